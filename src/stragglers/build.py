@@ -1,0 +1,113 @@
+"""From settings to the objects that they describe."""
+
+from typing import Any
+
+import msgspec
+
+from stragglers import latency, population, schedule, settings
+from stragglers.distributions import DISTRIBUTIONS, Distribution
+from stragglers.errors import BadInput
+from stragglers.latency import Factors, Latency, TimeLimit
+from stragglers.population import Population
+from stragglers.schedule import Schedule
+
+
+def distribution(given: settings.Distribution) -> Distribution:
+    return DISTRIBUTIONS[str(given.__struct_config__.tag)](**_fields(given))
+
+
+def clients(task: settings.Task, seed: int) -> Population:
+    """The task's clients without its data."""
+    match task:
+        case settings.Emnist():
+            return population.emnist()
+        case settings.Cifar100():
+            return population.cifar100(task.partition_seed)
+        case settings.StackOverflow():
+            return population.stackoverflow()
+        case settings.Fleet(csv=str(file), groups=None):
+            return population.from_csv(file)
+        case settings.Fleet(csv=None, groups=dict(groups)):
+            made_up = {
+                name: (group.clients, distribution(group.examples))
+                for name, group in groups.items()
+            }
+            return population.fleet(made_up, seed)
+        case _:
+            raise BadInput("task: a fleet needs `csv` or `groups`, and not both")
+
+
+def factors(given: settings.Latency) -> dict[str, Factors] | Factors:
+    """The latency factors of each group, or of everybody."""
+    match given:
+        case settings.PerExample():
+            return latency.PER_EXAMPLE
+        case settings.PerDomain():
+            return latency.PER_DOMAIN
+        case settings.Groups():
+            return {
+                name: Factors(
+                    distribution(group.communication),
+                    distribution(group.overhead),
+                    distribution(group.per_example),
+                )
+                for name, group in given.groups.items()
+            }
+
+
+def time_limit(
+    given: settings.TimeLimit | None,
+    who: Population,
+    times: dict[str, Factors] | Factors,
+    seed: int,
+) -> TimeLimit | None:
+    match given:
+        case None:
+            return None
+        case settings.TimeLimit(seconds=float(seconds), percentile=None):
+            return TimeLimit(seconds, given.scope, given.fill)
+        case settings.TimeLimit(seconds=None, percentile=float(percentile)):
+            seconds = latency.percentile_limit(
+                who, times, seed=seed, percentile=percentile, scope=given.scope
+            )
+            return TimeLimit(seconds, given.scope, given.fill)
+        case _:
+            raise BadInput("schedule.time_limit: give `seconds` or `percentile`, and not both")
+
+
+def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
+    """The experiment's schedule for these clients."""
+    given, seed = experiment.schedule, experiment.seed
+    times = factors(experiment.latency)
+    delay: Latency = latency.latency(
+        who,
+        times,
+        seed=seed,
+        epochs=experiment.client.epochs if experiment.client else 1,
+        limit=time_limit(given.time_limit, who, times, seed),
+    )
+    common: dict[str, Any] = {"seed": seed, "updates": experiment.updates}
+    if isinstance(given, settings.Buffered):
+        return schedule.buffered(
+            who.clients, delay, **common,
+            buffer=given.buffer, concurrency=given.concurrency, refill=given.refill,
+        )  # fmt: skip
+    return schedule.over_selected(
+        who.clients, delay, **common,
+        goal=given.goal, cohort=cohort(given), count=given.count,
+        late_seconds=given.late_seconds, late_rounds=given.late_rounds,
+    )  # fmt: skip
+
+
+def cohort(given: settings.OverSelected) -> int:
+    """B_t, given itself or as a ratio to the goal."""
+    if given.cohort is not None and given.over_selection is not None:
+        raise BadInput(f"schedule: cohort={given.cohort} and over_selection="
+                       f"{given.over_selection}, expected one of them")  # fmt: skip
+    if given.cohort is not None:
+        return given.cohort
+    return round(given.goal * (given.over_selection or 1))
+
+
+def _fields(given: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(given, name) for name in given.__struct_fields__}

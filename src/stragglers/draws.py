@@ -1,0 +1,88 @@
+"""Randomness with an address: every draw is named by (seed, purpose, block), never by call order.
+
+    normals(seed, purpose, first, last)[:, j]  depends on the row's number alone
+    cohorts(seed, purpose, ...)[r]             depends on the round's number alone
+
+Draws come in blocks of a fixed size, each from a generator of its own, so that a longer
+budget, an evaluation or a resumed run never changes what came before.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 1 << 14  # rows drawn together; changing it changes every schedule
+
+
+class Purpose(IntEnum):
+    """Who a stream of draws belongs to; the numbers are part of every result, so only append."""
+
+    CLIENTS = 0  # which clients a round or a refill starts
+    FIRST_CLIENTS = 1  # which clients a buffered run starts with
+    LATENCY = 2  # the three factors of each dispatch
+    TIME_LIMIT = 3  # the one epoch over the population that sets a percentile time limit
+    SIZES = 4  # examples of each client of a made-up fleet
+    PARTITION = 5  # CIFAR-100's two-level Dirichlet partition
+    PICTURE = 6  # the one epoch over the population that a latency figure shows
+
+
+def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:
+    """The generator at an address; equal addresses give equal draws."""
+    return np.random.default_rng([seed, purpose, *address])
+
+
+def normals(
+    seed: int, purpose: Purpose, first: int, last: int, columns: int
+) -> NDArray[np.float64]:
+    """Rows `first` to `last` of an endless table of standard normal draws, [columns, rows]."""
+    first_block = first // BLOCK
+    blocks = [
+        generator(seed, purpose, block).standard_normal((columns, BLOCK))
+        for block in range(first_block, -(-last // BLOCK))
+    ]
+    if not blocks:
+        return np.empty((columns, 0))
+    offset = first_block * BLOCK
+    return np.concatenate(blocks, axis=1)[:, first - offset : last - offset]
+
+
+def cohorts(
+    seed: int, purpose: Purpose, clients: int, size: int, first: int, last: int
+) -> NDArray[np.int32]:
+    """Rounds `first` to `last` of an endless table of cohorts, each without replacement.
+
+    Takes O(size) a round however many clients there are.
+    """
+    rounds = max(1, BLOCK // size)
+    first_block = first // rounds
+    blocks = [
+        _distinct(generator(seed, purpose, block), clients, size, rounds)
+        for block in range(first_block, -(-last // rounds))
+    ]
+    if not blocks:
+        return np.empty((0, size), np.int32)
+    offset = first_block * rounds
+    return np.concatenate(blocks)[first - offset : last - offset]
+
+
+def _distinct(
+    rng: np.random.Generator, clients: int, size: int, rounds: int
+) -> NDArray[np.int32]:
+    """Uniform ordered samples without replacement, one a row."""
+    if 4 * size > clients:  # dense: O(clients) is O(size), and rejection would drag on
+        ranks = rng.random((rounds, clients)).argsort(axis=1)
+        return ranks[:, :size].astype(np.int32)
+    # Sparse: draw with replacement, then redraw what stands in its row already. Only equality
+    # of ids decides, so every ordered sample stays equally likely.
+    chosen = rng.integers(clients, size=(rounds, size))
+    slots = np.arange(size)
+    rows = np.arange(rounds)
+    while rows.size:
+        # One integer sort finds the repeats: the slot rides in the low digits.
+        ordered = np.sort(chosen[rows] * size + slots, axis=1)
+        repeated = ordered[:, 1:] // size == ordered[:, :-1] // size
+        row, place = np.nonzero(repeated)
+        chosen[rows[row], ordered[row, place + 1] % size] = rng.integers(clients, size=row.size)
+        rows = rows[np.unique(row)]
+    return chosen.astype(np.int32)

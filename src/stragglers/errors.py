@@ -1,0 +1,15 @@
+"""Bad input: one line that says what was given, what was expected and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(ValueError):
+    """A mistake of the caller; the command line prints its one line and exits with 2."""
+
+
+def did_you_mean(given: str, valid: Iterable[str]) -> str:
+    """Ends a message about an unknown name: the nearest valid one, or all of them."""
+    names = sorted(valid)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"

@@ -1,0 +1,153 @@
+"""How long a client takes, from being started until its report is in.
+
+    T = T_communication + C + T_per_example * N                      (Hard et al., section 3)
+
+Each factor is drawn anew at every participation; the clients of a group share distributions.
+N = epochs * the client's examples. Under a time limit L of computation the client trains until L
+and reports what it has (`fill`: fast clients go on beyond their epochs):
+
+    training     T = T_communication + C + L,      examples trained = L / T_per_example
+    computation  T = T_communication + max(C, L),  examples trained = (L - C) / T_per_example
+
+Latency never depends on weights, and the draw of dispatch number d is row d of an endless table.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import draws
+from stragglers.distributions import Distribution, lognormal
+from stragglers.errors import BadInput, did_you_mean
+from stragglers.population import Population
+
+
+class Factors(NamedTuple):
+    """The distributions of one group, in seconds."""
+
+    communication: Distribution  # download and upload
+    overhead: Distribution  # C, start-up and turn-down
+    per_example: Distribution
+
+
+class Draw(NamedTuple):
+    """What becomes of some dispatches."""
+
+    seconds: NDArray[np.float64]  # T
+    examples: NDArray[np.int64]  # how many examples each client may train on
+
+
+Latency = Callable[[int, NDArray[np.integer]], Draw]  # (first dispatch's number, clients)
+
+PER_EXAMPLE = Factors(lognormal(2.7, 1.0), lognormal(3.0, 0.3), lognormal(-1.6, 0.5))
+PER_DOMAIN = {
+    "standard": Factors(lognormal(2.7, 1.0), lognormal(3.0, 0.3), lognormal(-2.0, 0.2)),
+    "straggler": Factors(lognormal(3.7, 1.0), lognormal(3.5, 0.3), lognormal(-1.0, 0.5)),
+}
+
+
+class TimeLimit(NamedTuple):
+    """A cap on the time that a client computes; communication is never cut."""
+
+    seconds: float  # L
+    scope: Literal["training", "computation"] = "training"  # computation includes C
+    fill: bool = True  # train until L even when the epochs are done before
+
+
+def latency(
+    population: Population,
+    factors: Mapping[str, Factors] | Factors,
+    *,
+    seed: int,
+    epochs: float = 1,
+    limit: TimeLimit | None = None,
+) -> Latency:
+    """Builds the latency of every dispatch from each group's factors (or one for all)."""
+    sample = _sampler(population, factors)
+
+    def draw(first: int, clients: NDArray[np.integer]) -> Draw:
+        z = draws.normals(seed, draws.Purpose.LATENCY, first, first + len(clients), 3)
+        wanted = np.floor(epochs * population.examples[clients].astype(float))
+        return _finish(*sample(clients, z), wanted, limit)
+
+    return draw
+
+
+def one_epoch(
+    population: Population,
+    factors: Mapping[str, Factors] | Factors,
+    *,
+    seed: int,
+    purpose: draws.Purpose = draws.Purpose.PICTURE,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Communication, C and training time of each client once: what the paper's figures show."""
+    clients = np.arange(population.clients)
+    z = draws.normals(seed, purpose, 0, len(clients), 3)
+    communication, overhead, per_example = _sampler(population, factors)(clients, z)
+    return communication, overhead, per_example * population.examples
+
+
+def percentile_limit(
+    population: Population,
+    factors: Mapping[str, Factors] | Factors,
+    *,
+    seed: int,
+    percentile: float,
+    scope: Literal["training", "computation"],
+) -> float:
+    """The time within which that percentage of the population finishes one epoch."""
+    if not 0 < percentile < 100:
+        raise BadInput(f"time_limit: percentile={percentile}, expected one between 0 and 100")
+    _, overhead, training = one_epoch(
+        population, factors, seed=seed, purpose=draws.Purpose.TIME_LIMIT
+    )
+    computing = training if scope == "training" else overhead + training
+    return float(np.percentile(computing, percentile))
+
+
+def _finish(
+    communication: NDArray[np.float64],
+    overhead: NDArray[np.float64],
+    per_example: NDArray[np.float64],
+    wanted: NDArray[np.float64],
+    limit: TimeLimit | None,
+) -> Draw:
+    if limit is None:
+        return Draw(communication + overhead + per_example * wanted, wanted.astype(np.int64))
+    spare = np.full_like(overhead, limit.seconds)
+    if limit.scope == "computation":
+        spare = np.maximum(spare - overhead, 0)
+    reach = np.floor(np.divide(spare, per_example, out=wanted.copy(), where=per_example > 0))
+    training = np.minimum(per_example * wanted, spare)
+    trained = np.minimum(reach, wanted)
+    if limit.fill:
+        busy = wanted > 0  # whoever has no examples trains none, however long it may
+        training, trained = np.where(busy, spare, 0), np.where(busy, reach, 0)
+    return Draw(communication + overhead + training, trained.astype(np.int64))
+
+
+def _sampler(
+    population: Population, factors: Mapping[str, Factors] | Factors
+) -> Callable[[NDArray[np.integer], NDArray[np.float64]], NDArray[np.float64]]:
+    """Maps clients and normal draws [3, clients] to communication, C and T_per_example."""
+    if isinstance(factors, Factors):
+        shared = factors
+        return lambda clients, z: np.stack([f(row) for f, row in zip(shared, z)])
+    for name in population.groups:
+        if name not in factors:
+            raise BadInput(f"no latency for group {name!r} of {population.origin}; "
+                           f"{did_you_mean(name, factors)}")  # fmt: skip
+    by_group = [factors[name] for name in population.groups]
+
+    def sample(clients: NDArray[np.integer], z: NDArray[np.float64]) -> NDArray[np.float64]:
+        group = population.group[clients]
+        times = np.empty_like(z)
+        for index, distributions in enumerate(by_group):
+            members = np.flatnonzero(group == index)
+            for row, distribution in enumerate(distributions):
+                times[row, members] = distribution(z[row, members])
+        return times
+
+    return sample

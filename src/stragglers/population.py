@@ -1,0 +1,164 @@
+"""Who the clients are: how many examples each holds, and which group it belongs to.
+
+A schedule needs nothing else of a client, so a population exists with or without data: counted
+from a task's examples, read from a CSV file, made up from distributions, or one of the models of
+the paper's tasks below. `origin` says which, and every output repeats it.
+
+The paper's split: the clients richest in the straggler classes are the stragglers; everybody
+else loses those classes (Hard et al., section 4.1). Sizes here are those after the removal.
+"""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import draws
+from stragglers.distributions import Distribution
+from stragglers.errors import BadInput
+from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
+
+PAPER_GROUPS = ("standard", "straggler")
+VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
+
+
+class Population(NamedTuple):
+    examples: NDArray[np.int64]  # N of each client
+    group: NDArray[np.int16]  # index into `groups`, of each client
+    groups: tuple[str, ...]
+    origin: str  # where the sizes come from
+
+    @property
+    def clients(self) -> int:
+        return len(self.examples)
+
+
+def fleet(groups: Mapping[str, tuple[int, Distribution]], seed: int = 0) -> Population:
+    """A made-up fleet: each named group has a number of clients and a distribution of sizes."""
+    if not groups:
+        raise BadInput("a fleet without groups; name at least one with `clients` and `examples`")
+    sizes = []
+    for index, (name, (clients, examples)) in enumerate(groups.items()):
+        if clients < 1:
+            raise BadInput(f"group {name!r}: clients={clients}, expected at least 1")
+        z = draws.generator(seed, draws.Purpose.SIZES, index).standard_normal(clients)
+        sizes.append(_whole(examples(z), f"group {name!r}"))
+    group = np.repeat(np.arange(len(groups), dtype=np.int16), [len(s) for s in sizes])
+    return Population(np.concatenate(sizes), group, tuple(groups), "a made-up fleet")
+
+
+def from_csv(file: str | Path) -> Population:
+    """Reads `client,examples,group`, one client a line under that header, groups in order."""
+    path = Path(file)
+    examples: list[int] = []
+    group: list[int] = []
+    groups: dict[str, int] = {}
+    seen: set[str] = set()
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            reader = csv.reader(lines)
+            header = [name.strip() for name in next(reader, [])]
+            if header != ["client", "examples", "group"]:
+                raise BadInput(
+                    f"{path}: line 1: {','.join(header)!r}, expected the header "
+                    "'client,examples,group'"
+                )
+            for row in reader:
+                if not row:
+                    continue
+                client, count, name = _client(path, reader.line_num, row)
+                if client in seen:
+                    raise BadInput(f"{path}: line {reader.line_num}: client {client!r} again")
+                seen.add(client)
+                examples.append(count)
+                group.append(groups.setdefault(name, len(groups)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path}: cannot be read as a CSV file of clients ({error})") from None
+    if not examples:
+        raise BadInput(f"{path}: no clients, expected a line 'client,examples,group' for each")
+    return Population(
+        np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}"
+    )
+
+
+def _client(path: Path, line: int, row: list[str]) -> tuple[str, int, str]:
+    fields = [field.strip() for field in row]
+    if len(fields) == 3 and fields[0] and fields[1].isdecimal() and fields[2]:
+        return fields[0], int(fields[1]), fields[2]
+    raise BadInput(
+        f"{path}: line {line}: {','.join(row)!r}, expected client,examples,group with a whole "
+        "number of examples >= 0"
+    )
+
+
+def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:
+    if not np.all(np.isfinite(sizes)):
+        raise BadInput(f"{where}: infinitely many examples, expected a finite distribution")
+    return np.rint(sizes).astype(np.int64)
+
+
+def cifar100(partition_seed: int = 0) -> Population:
+    """CIFAR-100's 500 clients, partitioned anew from labels alone; 125 of them stragglers."""
+    coarse = dirichlet_partition(partition_seed) // FINE_PER_COARSE
+    vehicles = np.isin(coarse, VEHICLES).sum(axis=1)
+    straggler = most(vehicles, 125)
+    examples = np.where(straggler, coarse.shape[1], coarse.shape[1] - vehicles)
+    origin = f"CIFAR-100's Dirichlet partition made from labels alone (seed {partition_seed})"
+    return Population(examples, straggler.astype(np.int16), PAPER_GROUPS, origin)
+
+
+def most(count: NDArray[np.int64], stragglers: int) -> NDArray[np.bool_]:
+    """Marks the clients with the highest counts; equal counts go to the lower index."""
+    marked = np.zeros(len(count), bool)
+    marked[np.argsort(-count, kind="stable")[:stragglers]] = True
+    return marked
+
+
+def emnist() -> Population:
+    """A model of EMNIST's 3,400 writers, 800 of them stragglers.
+
+    Real writers are of two kinds, short and long; the tables are percentiles of LEAF's writers
+    (standard ones without their digits 0-4). Only the share of long writers in each group was
+    fitted: to the paper's latency percentiles and to the published total, never to its times.
+    """
+    short, long = [0, 0.05, 0.25, 0.5, 0.75, 1], [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]
+    standard = np.concatenate([
+        np.interp(_midpoints(1363), short, [28, 70, 88, 95, 100, 105]),
+        np.interp(_midpoints(1237), long, [13, 93, 178, 232, 277, 331, 371]),
+    ])  # fmt: skip
+    straggler = np.concatenate([
+        np.interp(_midpoints(661), short, [134, 150, 157, 160, 162, 165]),
+        np.interp(_midpoints(139), long, [60, 140, 225, 279, 324, 378, 418]),
+    ])  # fmt: skip
+    return _paper_model(standard, straggler, "a model of EMNIST's client sizes, not its data")
+
+
+def stackoverflow() -> Population:
+    """A model of StackOverflow's 342,477 users, 93,882 of them stragglers.
+
+    A floor (users of under 100 sentences were removed from the data) plus a log-normal excess,
+    fitted to the paper's latency percentiles and the published total of 135,818,730 sentences,
+    which pins the tail; never to its times.
+    """
+    from scipy.special import ndtri
+
+    standard = 70.9 + np.exp(4.525 + 1.2575 * ndtri(_midpoints(248_595)))
+    straggler = 111.5 + np.exp(5.046 + 1.653 * ndtri(_midpoints(93_882)))
+    return _paper_model(
+        standard, straggler, "a model of StackOverflow's client sizes, not its data"
+    )
+
+
+def _midpoints(clients: int) -> NDArray[np.float64]:
+    return (np.arange(clients) + 0.5) / clients
+
+
+def _paper_model(
+    standard: NDArray[np.float64], straggler: NDArray[np.float64], origin: str
+) -> Population:
+    group = np.repeat(np.arange(2, dtype=np.int16), [len(standard), len(straggler)])
+    sizes = np.rint(np.concatenate([standard, straggler])).astype(np.int64)
+    return Population(sizes, group, PAPER_GROUPS, origin)

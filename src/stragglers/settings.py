@@ -1,0 +1,207 @@
+"""The schema of an experiment, section by section; config.py reads files into it.
+
+    task -> latency -> schedule -> client, server, algorithm, and the published row if there is one
+
+Sections are frozen and closed: an unknown key is an error. Distributions and schedules have the
+argument names of the functions that they build.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=1, le=10**8)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Decay = Annotated[float, Meta(ge=0, lt=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Seed = Annotated[int, Meta(ge=0, lt=2**63)]
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What every section is."""
+
+
+# Distributions: the fields are the arguments of the functions in distributions.py.
+class LogNormal(Settings, frozen=True, tag="lognormal", tag_field="kind"):
+    mu: float  # natural logarithm of the median
+    sigma: float
+
+
+class Constant(Settings, frozen=True, tag="constant", tag_field="kind"):
+    value: float
+
+
+class ShiftedExponential(Settings, frozen=True, tag="shifted_exponential", tag_field="kind"):
+    shift: float
+    scale: float
+
+
+class Gamma(Settings, frozen=True, tag="gamma", tag_field="kind"):
+    shape: float
+    scale: float
+
+
+class Pareto(Settings, frozen=True, tag="pareto", tag_field="kind"):
+    minimum: float
+    alpha: float
+
+
+class Samples(Settings, frozen=True, tag="samples", tag_field="kind"):
+    file: str
+    column: str | None = None
+
+
+class Percentiles(Settings, frozen=True, tag="percentiles", tag_field="kind"):
+    table: dict[str, float]
+
+
+Distribution = LogNormal | Constant | ShiftedExponential | Gamma | Pareto | Samples | Percentiles
+
+
+# Tasks: whose clients these are.
+class Emnist(Settings, frozen=True, tag="emnist", tag_field="name"):
+    pass
+
+
+class Cifar100(Settings, frozen=True, tag="cifar100", tag_field="name"):
+    partition_seed: Seed = 0
+
+
+class StackOverflow(Settings, frozen=True, tag="stackoverflow", tag_field="name"):
+    pass
+
+
+class FleetGroup(Settings, frozen=True):
+    clients: Count
+    examples: Distribution
+
+
+class Fleet(Settings, frozen=True, tag="fleet", tag_field="name"):
+    """Clients without a task: made up, or read from a CSV file."""
+
+    groups: dict[str, FleetGroup] | None = None
+    csv: str | None = None
+
+
+Task = Emnist | Cifar100 | StackOverflow | Fleet
+
+
+# Latency: T = T_communication + C + T_per_example * N.
+class Factors(Settings, frozen=True):
+    communication: Distribution
+    overhead: Distribution
+    per_example: Distribution
+
+
+class PerExample(Settings, frozen=True, tag="per-example", tag_field="model"):
+    pass
+
+
+class PerDomain(Settings, frozen=True, tag="per-domain", tag_field="model"):
+    pass
+
+
+class Groups(Settings, frozen=True, tag="groups", tag_field="model"):
+    groups: dict[str, Factors]
+
+
+Latency = PerExample | PerDomain | Groups
+
+
+# Schedules: the arguments of the functions in schedule.py.
+class TimeLimit(Settings, frozen=True):
+    """A cap on local computation: in seconds, or a percentile of one epoch over all clients."""
+
+    seconds: Positive | None = None
+    percentile: Annotated[float, Meta(gt=0, lt=100)] | None = None
+    scope: Literal["training", "computation"] = "training"
+    fill: bool = True
+
+
+class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind"):
+    goal: Count  # B, reports that close a round
+    cohort: Count | None = None  # B_t, clients started in a round
+    over_selection: Annotated[float, Meta(ge=1)] | None = None  # or their ratio
+    late_seconds: NotNegative | None = None  # FeAST's tau_max
+    late_rounds: Count | None = None  # FARe-DUST's k, and the length of its history
+    count: Literal["on_time", "all_returned"] = "on_time"
+    time_limit: TimeLimit | None = None
+
+
+class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
+    buffer: Count  # B
+    concurrency: Count  # chi
+    refill: Literal["at_update", "at_once"] = "at_update"
+    time_limit: TimeLimit | None = None
+
+
+Schedule = OverSelected | Buffered
+
+
+# Training.
+class Client(Settings, frozen=True):
+    learning_rate: Positive
+    batch_size: Count
+    epochs: Positive = 1
+    distillation: NotNegative = 0  # rho, towards the model that the client was sent
+    proximal: NotNegative = 0  # nu
+
+
+class Sgd(Settings, frozen=True, tag="sgd", tag_field="optimizer"):
+    learning_rate: Positive
+
+
+class Adam(Settings, frozen=True, tag="adam", tag_field="optimizer"):
+    learning_rate: Positive
+    b1: Decay = 0.9
+    b2: Decay = 0.99
+    eps: Positive = 1e-8
+
+
+Server = Sgd | Adam
+
+
+class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
+    ema: Decay = 0
+
+
+class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
+    ema: Decay = 0
+
+
+class FareDust(Settings, frozen=True, tag="fare-dust", tag_field="name"):
+    distillation: NotNegative  # rho, towards the historical teacher
+    ema: Decay = 0
+
+
+class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
+    decay: Decay  # beta
+    kappa: Share  # eta_a / eta_g
+
+
+Algorithm = FedAvg | FedBuff | FareDust | Feast
+
+
+class Paper(Settings, frozen=True):
+    """The published row that a preset reproduces: percent, and seconds."""
+
+    row: str
+    straggler: float
+    straggler_interval: tuple[float, float]
+    total: float
+    total_interval: tuple[float, float]
+    time_s: float
+    anomaly: str | None = None  # why its time is not one to aim at
+
+
+class Experiment(Settings, frozen=True):
+    task: Task
+    latency: Latency
+    schedule: Schedule
+    updates: Count  # the budget, in client updates
+    seed: Seed = 0
+    client: Client | None = None
+    server: Server | None = None
+    algorithm: Algorithm | None = None
+    paper: Paper | None = None

@@ -109,5 +109,17 @@ def cohort(given: settings.OverSelected) -> int:
     return round(given.goal * (given.over_selection or 1))
 
 
+def policy(given: settings.Schedule) -> str:
+    """A schedule in a few words."""
+    if isinstance(given, settings.Buffered):
+        words = [f"steps on {given.buffer} reports, {given.concurrency} clients under way"]
+        words += ["refilled at once"] if given.refill == "at_once" else []
+    else:
+        words = [f"rounds of {cohort(given)} clients that close at {given.goal} reports"]
+        words += [f"late ones within {given.late_seconds:,.0f} s"] if given.late_seconds else []
+        words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
+    return ", ".join(words + (["limited in time"] if given.time_limit else []))
+
+
 def _fields(given: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(given, name) for name in given.__struct_fields__}

@@ -15,7 +15,7 @@ Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Seed = Annotated[int, Meta(ge=0, lt=2**63)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,9 +143,9 @@ Schedule = OverSelected | Buffered
 class Client(Settings, frozen=True):
     learning_rate: Positive
     batch_size: Count
-    epochs: Positive = 1
-    distillation: NotNegative = 0  # rho, towards the model that the client was sent
-    proximal: NotNegative = 0  # nu
+    epochs: Positive = 1.0
+    distillation: NotNegative = 0.0  # rho, towards the model that the client was sent
+    proximal: NotNegative = 0.0  # nu
 
 
 class Sgd(Settings, frozen=True, tag="sgd", tag_field="optimizer"):
@@ -163,16 +163,16 @@ Server = Sgd | Adam
 
 
 class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
-    ema: Decay = 0
+    ema: Decay = 0.0
 
 
 class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
-    ema: Decay = 0
+    ema: Decay = 0.0
 
 
 class FareDust(Settings, frozen=True, tag="fare-dust", tag_field="name"):
     distillation: NotNegative  # rho, towards the historical teacher
-    ema: Decay = 0
+    ema: Decay = 0.0
 
 
 class Feast(Settings, frozen=True, tag="feast", tag_field="name"):

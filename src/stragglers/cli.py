@@ -1,0 +1,175 @@
+"""The command line: parse, build, call, print."""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from stragglers import config
+from stragglers.errors import BadInput, did_you_mean
+
+DEFAULT_PRESET = "fleet"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; bad input is one line on standard error and exit code 2."""
+    parser = _parser()
+    try:
+        options = parser.parse_args(arguments)
+        options.run(options)
+        sys.stdout.flush()
+    except BadInput as error:
+        print(f"stragglers: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        sys.stdout = None
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Prints the schedule's consequences: no data, no training."""
+    document = config.read(options.preset)
+    for assignment in options.set:
+        document = config.override(document, assignment)
+    if options.seed is not None:
+        document = config.override(document, f"seed={options.seed}")
+    if options.sweep:
+        if options.figure:
+            raise BadInput("--figure draws one plan; leave out --sweep")
+        _sweep(options, document)
+        return
+    if options.figure:
+        from stragglers.report import figures
+
+        figures.check_path(options.figure)
+    summary, *parts = _summary(document)
+    if options.figure:
+        figures.save(figures.plan_figure(*parts, options.preset), figures.check_path(options.figure))
+    if options.json:
+        print(_json({"preset": options.preset, **summary}))
+        return
+    from stragglers.report import tables
+
+    tables.print_plan(options.preset, summary)
+    if options.figure:
+        print(f"picture: {options.figure}")
+
+
+def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
+    axes = []
+    for assignment in options.sweep:
+        name, _, values = assignment.partition("=")
+        if not values:
+            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
+        path = config.full_path(document, name.strip())
+        axes.append([(path, value.strip()) for value in values.split(",")])
+    documents = []
+    for chosen in itertools.product(*axes):
+        swept = document
+        for path, value in chosen:
+            swept = config.override(swept, f"{path}={value}")
+        documents.append((dict(chosen), swept))
+    rows = [{"set": chosen, **_summary(swept)[0]} for chosen, swept in documents]
+    if options.json:
+        print(_json({"preset": options.preset, "sweep": rows}))
+        return
+    from stragglers.report import tables
+
+    keys = [axis[0][0].rsplit(".", 1)[-1] for axis in axes]
+    tables.print_sweep(options.preset, keys, rows)
+
+
+def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
+    """A plan's numbers, and the population, schedule and latencies that they come from."""
+    from stragglers import build, latency
+    from stragglers.plan import summarise
+
+    experiment = config.experiment_from(document)
+    clients = build.clients(experiment.task, experiment.seed)
+    schedule = build.timetable(experiment, clients)
+    latencies = sum(
+        latency.one_epoch(clients, build.factors(experiment.latency), seed=experiment.seed)
+    )
+    summary = {
+        **summarise(clients, schedule, latencies),
+        "paper_time_s": experiment.paper.time_s if experiment.paper else None,
+        "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
+        "policy": build.policy(experiment.schedule),
+        "seed": experiment.seed,
+    }
+    return summary, clients, schedule, latencies
+
+
+def list_presets(options: argparse.Namespace) -> None:
+    """Prints the presets, one a line."""
+    names = config.presets()
+    if options.json:
+        print(_json({"presets": names}))
+        return
+    print("\n".join(names))
+
+
+def _json(document: dict[str, Any]) -> str:
+    """One line; infinity, which JSON lacks, becomes null."""
+    return msgspec.json.encode(document).decode()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLineParser(
+        prog="stragglers", description="Federated learning with slow clients: time is data."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    planning = commands.add_parser(
+        "plan",
+        help="how long training takes, who takes part and who is too late: no data, no training",
+    )
+    planning.add_argument(
+        "preset",
+        nargs="?",
+        default=DEFAULT_PRESET,
+        help=f"a preset (see `stragglers list`) or a .toml file; default {DEFAULT_PRESET}",
+    )
+    planning.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
+    )
+    planning.add_argument("--seed", help="of clients and latencies, default 0")
+    planning.add_argument(
+        "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
+        help="a table over several values of a setting; give it twice for all combinations",
+    )  # fmt: skip
+    planning.add_argument("--figure", metavar="FILE", help="draws it: .png, .pdf or .svg")
+    planning.set_defaults(run=plan)
+
+    listing = commands.add_parser("list", help="the presets")
+    listing.set_defaults(run=list_presets)
+    for command in (planning, listing):
+        command.add_argument("--json", action="store_true", help="prints one JSON object instead")
+    return parser
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """argparse, with mistakes as one line and the nearest option named."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message} (see {self.prog} --help)")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # pyright: ignore
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            flags = ["--json", "--set", "--seed", "--sweep", "--figure", "--help"]
+            raise BadInput(f"unknown argument {unknown[0]!r}; {did_you_mean(unknown[0], flags)}")
+        return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""What a schedule means: how long, who takes part, who is always too late, what is wasted.
+
+    share[g].used     group g's fraction of all reports that met their server step
+    share[g].late     ... of all that came later but still counted
+    share[g].unused   ... of all that nobody waited for
+    always_late       of the clients of g that were started, those that never counted at all
+    device seconds    from start to report, or to the end of training if that is earlier
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers.population import Population
+from stragglers.schedule import Fate, Schedule
+
+PERCENTILES = (50, 95, 99)
+
+
+def summarise(
+    population: Population, schedule: Schedule, latencies: NDArray[np.float64]
+) -> dict[str, Any]:
+    """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population."""
+    used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
+    busy = np.minimum(schedule.report, schedule.end) - schedule.start
+    seconds = {fate: float(busy[schedule.fate == fate].sum()) for fate in Fate}
+    return {
+        "time_s": schedule.end,
+        "server_steps": schedule.steps,
+        "client_updates": int(schedule.updates[-1]),
+        "reports": {fate.name.lower(): int((schedule.fate == fate).sum()) for fate in Fate},
+        "round_s": _spread(schedule.duration),
+        "staleness": _spread((schedule.step - schedule.version)[used]),
+        "share": _shares(population, schedule),
+        "groups": _groups(population, schedule, used, latencies),
+        "device_s": {
+            "used": seconds[Fate.ON_TIME] + seconds[Fate.LATE],
+            "wasted": seconds[Fate.UNUSED],
+            "in_flight": seconds[Fate.IN_FLIGHT],
+        },
+        "clients": population.clients,
+        "population": population.origin,
+    }
+
+
+def _shares(population: Population, schedule: Schedule) -> dict[str, dict[str, float | None]]:
+    size = len(population.groups)
+    group = population.group[schedule.client]
+    counts = {
+        "population": np.bincount(population.group, minlength=size),
+        "used": np.bincount(group[schedule.fate == Fate.ON_TIME], minlength=size),
+        "late": np.bincount(group[schedule.fate == Fate.LATE], minlength=size),
+        "unused": np.bincount(group[schedule.fate == Fate.UNUSED], minlength=size),
+    }
+    return {
+        name: {
+            what: float(count[index] / count.sum()) if count.sum() else None
+            for what, count in counts.items()
+        }
+        for index, name in enumerate(population.groups)
+    }
+
+
+def _groups(
+    population: Population,
+    schedule: Schedule,
+    used: NDArray[np.bool_],
+    latencies: NDArray[np.float64],
+) -> dict[str, dict[str, Any]]:
+    started = np.bincount(schedule.client, minlength=population.clients) > 0
+    took_part = np.bincount(schedule.client[used], minlength=population.clients) > 0
+    table = {}
+    for index, name in enumerate(population.groups):
+        members = population.group == index
+        tried = int((started & members).sum())
+        table[name] = {
+            "clients": int(members.sum()),
+            "started": tried,
+            "took_part": int((took_part & members).sum()),
+            "always_late": 1 - int((took_part & members).sum()) / tried if tried else None,
+            "examples": _spread(population.examples[members]),
+            "latency_s": _spread(latencies[members]),
+        }
+    return table
+
+
+def _spread(values: NDArray[Any]) -> dict[str, float]:
+    """Mean, median, tail and maximum. Plain order statistics, so that infinity stays infinity."""
+    middle = np.percentile(values, PERCENTILES, method="inverted_cdf")
+    return {
+        "mean": float(values.mean()),
+        **{f"p{level}": float(value) for level, value in zip(PERCENTILES, middle)},
+        "max": float(values.max()),
+    }

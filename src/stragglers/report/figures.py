@@ -1,0 +1,132 @@
+"""Figures, in colours that the colour-blind tell apart (Okabe and Ito)."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+from numpy.typing import NDArray
+
+from stragglers.errors import BadInput
+from stragglers.population import Population
+from stragglers.schedule import Fate, Schedule
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+FORMATS = (".png", ".pdf", ".svg")
+
+
+def plan_figure(
+    population: Population, schedule: Schedule, latencies: NDArray[np.float64], title: str
+) -> Figure:
+    """Latency histograms (stacked) and CDFs of each group, and the first server steps in time."""
+    figure = Figure(figsize=(11, 6.5), layout="constrained")
+    grid = figure.add_gridspec(2, 2, width_ratios=(2, 3))
+    density, cumulative = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
+    timeline = figure.add_subplot(grid[:, 1])
+    figure.suptitle(title)
+
+    finite = latencies[np.isfinite(latencies) & (latencies > 0)]
+    if finite.size:
+        low, high = finite.min(), max(finite.max(), finite.min() * 1.01)
+        bins = np.geomspace(low, high, 60)
+        by_group = [latencies[population.group == i] for i in range(len(population.groups))]
+        density.hist(by_group, bins, stacked=True, color=_colours(population),
+                     label=population.groups)  # fmt: skip
+        for index, values in enumerate(by_group):
+            cumulative.plot(
+                np.sort(values), (np.arange(len(values)) + 1) / len(values),
+                color=_colours(population)[index], label=population.groups[index],
+            )  # fmt: skip
+        for axes in (density, cumulative):
+            axes.set_xscale("log")
+            axes.set_xlim(low, high)
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.xaxis.set_minor_formatter(lambda value, _: "")
+    density.set_ylabel("clients (stacked)")
+    density.legend(frameon=False)
+    cumulative.set(xlabel="latency [s]", ylabel="share of the group")
+    cumulative.grid(alpha=0.3)
+    _timeline(timeline, population, schedule)
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _timeline(axes, population: Population, schedule: Schedule) -> None:
+    """A bar for each client of the first steps; reports that count end in a dot."""
+    rows, steps = _first_rows(schedule)
+    right = 1.15 * max(schedule.time[min(steps, schedule.steps) - 1], 1e-9)
+    colours = np.array(_colours(population))[population.group[schedule.client[rows]]]
+    counted = np.isin(schedule.fate[rows], (Fate.ON_TIME, Fate.LATE))
+    ends = np.minimum(schedule.report[rows], right * 2)
+    axes.hlines(np.arange(len(rows)), schedule.start[rows], ends, colors=colours,
+                alpha=np.where(counted, 0.9, 0.3), linewidth=1.6)  # fmt: skip
+    for fate, marker, label in (
+        (Fate.ON_TIME, "o", "on time"), (Fate.LATE, "D", "late, counted"), (Fate.UNUSED, "x", "unused"),
+    ):  # fmt: skip
+        which = schedule.fate[rows] == fate
+        if which.any():
+            axes.scatter(ends[which], np.flatnonzero(which), c=colours[which], marker=marker, s=14,
+                         zorder=3)  # fmt: skip
+            axes.scatter([], [], c="grey", marker=marker, s=14, label=label)
+    for time in schedule.time[:steps]:
+        axes.axvline(time, color="black", linewidth=0.7, alpha=0.6)
+    axes.plot([], [], color="black", linewidth=0.7, label="server step")
+    axes.set(xlim=(0, right), ylim=(len(rows), -1), xlabel="time [s]",
+             ylabel="clients in the order of their start", title="The first server steps")  # fmt: skip
+    axes.set_yticks([])
+    axes.legend(frameon=True, loc="lower left")
+
+
+def _first_rows(schedule: Schedule, most: int = 120, each: int = 40) -> tuple[NDArray, int]:
+    """Dispatches to show, at most `each` from one version, and how many versions they span."""
+    rows: list[int] = []
+    version = 0
+    while len(rows) < most and version < schedule.steps:
+        first, last = np.searchsorted(schedule.version, [version, version + 1])
+        rows += range(first, min(last, first + each, first + most - len(rows)))
+        version += 1
+    return np.array(rows), version
+
+
+def _colours(population: Population) -> list[str]:
+    return [COLOURS[index % len(COLOURS)] for index in range(len(population.groups))]
+
+
+def check_path(file: str) -> Path:
+    """Refuses a figure's path before any work is done for it."""
+    path = Path(file)
+    if path.suffix.lower() not in FORMATS:
+        raise BadInput(f"{file}: a figure ends in one of {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise BadInput(f"{file}: no folder {str(path.parent)!r}; create it first")
+    return path
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes beside the target and renames, so that a picture is whole or not there."""
+    try:
+        handle, temporary = tempfile.mkstemp(suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        try:
+            figure.savefig(temporary, dpi=150, metadata=_metadata(path))
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _metadata(path: Path) -> dict[str, None]:
+    """Leaves out the date, so that the same plan gives the same bytes."""
+    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -147,6 +147,9 @@ def over_selected(
         # Nobody knows that a report will never come before the time for it is over.
         last = np.where(on_time | late, report, opens[:, None] + late_seconds)[kept]
         ready = np.maximum.accumulate(np.maximum(ready, last.max(axis=1)))
+        if np.isinf(ready[-1]):
+            raise BadInput(f"training never ends: late_seconds={late_seconds} waits for a client "
+                           "that never reports; give a finite `late_seconds`")  # fmt: skip
     elif late_rounds is not None:
         missing = step[kept] >= steps
         fate[missing] = Fate.UNUSED

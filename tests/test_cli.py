@@ -1,0 +1,231 @@
+import csv
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from stragglers import config
+from stragglers.cli import main
+
+
+def run(capsys, *arguments):
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def refused(capsys, *arguments):
+    """The one line that a mistake gets."""
+    code, out, err = run(capsys, *arguments)
+    assert code == 2 and out == "", (code, out)
+    assert err.count("\n") == 1 and "Traceback" not in err
+    return err
+
+
+def plan(capsys, *arguments):
+    code, out, err = run(capsys, "plan", *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_json_has_what_it_promises(capsys):
+    out = plan(capsys, "emnist/per-domain/feast")
+    assert out["paper_time_s"] == 184565 and "copied" in out["paper_anomaly"]
+    assert out["server_steps"] == 100_000 // 60 and out["client_updates"] == 60 * (100_000 // 60)
+    for what in ("population", "used", "late"):
+        assert sum(group[what] for group in out["share"].values()) == pytest.approx(1)
+    straggler = out["share"]["straggler"]
+    assert straggler["population"] == pytest.approx(800 / 3400)
+    assert straggler["used"] < straggler["population"] < straggler["late"]
+    assert straggler["unused"] is None  # nobody is: FeAST waits for all
+
+
+def test_without_late_reports_the_slow_are_unused(capsys):
+    out = plan(capsys, "cifar100/per-domain/fedavg-over-selection")
+    assert out["share"]["straggler"]["unused"] > out["share"]["straggler"]["population"]
+    assert out["share"]["straggler"]["late"] is None
+    assert out["device_s"]["wasted"] > 0
+
+
+def test_seeds_differ_and_repeat(capsys):
+    times = [plan(capsys, "cifar100/per-example/fedbuff", "--seed", s)["time_s"] for s in "001"]
+    assert times[0] == times[1] != times[2]
+
+
+def test_settings_by_bare_name_and_by_path(capsys):
+    by_name = plan(capsys, "cifar100/per-example/fedavg", "--set", "over_selection=1.5")
+    by_path = plan(capsys, "cifar100/per-example/fedavg", "--set", "schedule.cohort=30")
+    assert by_name["time_s"] == by_path["time_s"]
+    assert by_name["time_s"] < plan(capsys, "cifar100/per-example/fedavg")["time_s"]
+
+
+def test_an_alternative_replaces_the_other(capsys):
+    out = plan(capsys, "cifar100/per-domain/fare-dust", "--set", "late_seconds=50")
+    assert "late ones within 50 s" in out["policy"] and out["reports"]["unused"] > 0
+
+
+def test_sweep_is_a_table_of_plans(capsys):
+    out = plan(capsys, "cifar100/per-domain/fedadam", "--sweep", "over_selection=1,1.2,1.5")
+    rows = out["sweep"]
+    assert [row["set"]["schedule.over_selection"] for row in rows] == ["1", "1.2", "1.5"]
+    times = [row["time_s"] for row in rows]
+    assert times == sorted(times, reverse=True)
+    used = [row["share"]["straggler"]["used"] for row in rows]
+    assert used == sorted(used, reverse=True)
+    code, text, _ = run(capsys, "plan", "--sweep", "goal=50,100", "--sweep", "over_selection=1,2")
+    assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
+
+
+def test_text_says_what_the_sizes_are(capsys):
+    assert "a model of EMNIST" in run(capsys, "plan", "emnist/per-domain/fedavg")[1]
+    text = run(capsys, "plan", "stackoverflow/per-example/fedavg-over-selection")[1]
+    assert "not to aim at" in text and "a model of StackOverflow" in text
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_figures_are_written_and_repeat(capsys, tmp_path, suffix):
+    files = [tmp_path / f"{name}.{suffix}" for name in "ab"]
+    for file in files:
+        assert run(capsys, "plan", "cifar100/per-domain/fedbuff", "--figure", str(file))[0] == 0
+    assert files[0].stat().st_size > 10_000
+    if suffix == "png":
+        assert files[0].read_bytes() == files[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_list_names_every_preset(capsys):
+    assert run(capsys, "list")[1].split() == config.presets()
+
+
+def fleet(path, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("client", "examples", "group"), *rows])
+
+
+FLEET = '[task]\nname = "fleet"\ncsv = "{csv}"\n[latency]\nmodel = "per-example"\n'
+
+
+def test_a_fleet_from_a_csv_file(capsys, tmp_path):
+    fleet(tmp_path / "c.csv", [(f"phone {i}", 50 + i, "old" if i % 5 == 0 else "new") for i in range(200)])
+    (tmp_path / "fleet.toml").write_text(
+        "updates = 1000\n" + FLEET.format(csv=tmp_path / "c.csv")
+        + '[schedule]\nkind = "buffered"\nbuffer = 10\nconcurrency = 40\nrefill = "at_once"\n'
+    )  # fmt: skip
+    out = plan(capsys, str(tmp_path / "fleet.toml"))
+    assert out["clients"] == 200 and out["share"]["old"]["population"] == 0.2
+    assert out["paper_time_s"] is None
+
+
+BAD = {
+    "emnist/per-domain/faredust": "did you mean 'emnist/per-domain/fare-dust'",
+    "nowhere.toml": "cannot be read",
+    "--set cohort=40": "goal=50 reports can never arrive from cohort=40",
+    "--set goal=x": "schedule.goal",
+    "--set goal=0": "schedule.goal",
+    "--set gaol=5": "did you mean 'goal'",
+    "--set goal": "expected key=value",
+    "--set over_selection=0.5": "schedule.over_selection",
+    "--set over_selection=nan": "nan given",
+    "--set cohort=5000": "population of 3400",
+    "--set updates=10": "less than one round",
+    "--set updates=100000000000": "updates",
+    "--set late_seconds=-1": "schedule.late_seconds",
+    "--set schedule.kind=ofer_selected": "did you mean 'over_selected'",
+    "--set schedule.kind=buffered": "unknown key",
+    "--set latency.model=per-exmple": "did you mean 'per-example'",
+    "--set learning_rate=1": "client.learning_rate, server.learning_rate",
+    "--seed -1": "seed",
+    "--seed x": "seed",
+    "--sweep goal": "expected key=value",
+    "--sweep goal=10,x": "schedule.goal",
+    "--figure plan.jpg": ".png",
+    "--figure no/such/folder/plan.png": "no folder",
+    "--figur plan.png": "did you mean '--figure'",
+    "--sweep goal=1,2 --figure plan.png": "leave out",
+}
+
+
+@pytest.mark.parametrize("arguments", BAD)
+def test_bad_input_is_one_line(capsys, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    words = arguments.split()
+    preset = [] if not words[0].startswith("-") else ["emnist/per-domain/fedavg-over-selection"]
+    assert BAD[arguments] in refused(capsys, "plan", *preset, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+DOCUMENTS = {
+    "updates = 10\n": "Object missing required field",
+    "updates = 10\nupdates = 11\n": "not valid TOML",
+    "updates = 10\n[taks]\n": "did you mean 'task'",
+    'updates = 10\n[task]\nname = "fleet"\n[latency]\nmodel = "per-example"\n[schedule]\n'
+    'kind = "buffered"\nbuffer = 2\nconcurrency = 4\n': "a fleet needs `csv` or `groups`",
+    'updates = 10\n[task]\ncsv = "x.csv"\n[latency]\nmodel = "per-example"\n': "task.name is missing",
+    'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
+    '[latency.groups.standard]\ncommunication = {kind = "lognormal", mu = 1.0}\n': "sigma",
+    'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
+    '[latency.groups.standard]\ncommunication = {kind = "lognorm", mu = 1.0}\n': "lognormal",
+}
+
+
+@pytest.mark.parametrize("text", DOCUMENTS)
+def test_bad_documents_are_one_line(capsys, tmp_path, text):
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    assert DOCUMENTS[text] in refused(capsys, "plan", str(file))
+
+
+def factors(kind):
+    return "".join(f"{name} = {kind}\n" for name in ("communication", "overhead", "per_example"))
+
+
+@pytest.mark.parametrize("schedule", [
+    'kind = "over_selected"\ngoal = 2\ncohort = 4\n',
+    'kind = "buffered"\nbuffer = 2\nconcurrency = 4\n',
+    'kind = "buffered"\nbuffer = 2\nconcurrency = 4\nrefill = "at_once"\n',
+    'kind = "over_selected"\ngoal = 2\ncohort = 4\nlate_seconds = inf\n',
+])  # fmt: skip
+def test_a_fleet_that_never_reports_is_no_hang(capsys, tmp_path, schedule):
+    fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
+    (tmp_path / "f.toml").write_text(
+        "updates = 100\n" + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n" + factors('{kind = "constant", value = inf}')
+        + "[schedule]\n" + schedule
+    )  # fmt: skip
+    assert "never" in refused(capsys, "plan", str(tmp_path / "f.toml"))
+
+
+def test_groups_without_latency_are_named(capsys, tmp_path):
+    fleet(tmp_path / "c.csv", [(i, 5, "standart") for i in range(9)])
+    (tmp_path / "f.toml").write_text(
+        "updates = 100\n" + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "per-domain")
+        + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
+    )  # fmt: skip
+    assert "did you mean 'standard'" in refused(capsys, "plan", str(tmp_path / "f.toml"))
+
+
+def test_no_command_and_unknown_commands_are_one_line(capsys):
+    assert "COMMAND" in refused(capsys)
+    assert "plan" in refused(capsys, "pan")
+
+
+def test_the_real_command_is_fast_and_never_loads_jax():
+    """80,000 updates within 1.5 s, process start included (best of three on a noisy machine)."""
+    code = "import sys; from stragglers.cli import main; main(sys.argv[1:]); assert 'jax' not in sys.modules"
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-c", code, "plan", "cifar100/per-domain/fare-dust"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 1.5
+
+
+def test_a_closed_pipe_is_no_error():
+    reader = f"{sys.executable} -m stragglers.cli list | head -n 1"
+    done = subprocess.run(reader, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1 and done.stderr == ""

@@ -1,0 +1,1 @@
+"""Server algorithms: each a handful of pure functions closed over hyper-parameters."""

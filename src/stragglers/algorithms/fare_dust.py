@@ -1,0 +1,82 @@
+"""FARe-DUST: stragglers teach later clients by distillation (Hard et al., Algorithm 1).
+
+    w[t+1]  = server(w[t], mean of round t's deltas that are on time)
+    D[t]    = sum of round t's late deltas so far      (history = "all": of those on time as well)
+    teacher = w[t] - teacher_lr * D[r] / count[r]      r uniform over the last k rounds
+
+A late report changes nothing but its own row of the history; the next teacher drawn from that row
+carries it on. A row without reports teaches nothing: its teacher is w itself.
+
+Algorithm 1 zeroes D[t] after the fast step although the text keeps fast and late together: hence
+`history`. It writes the teacher's step with eta_g, which is FedAdam's: hence `teacher_step`, an
+SGD step of `teacher_lr` or a preview of the server optimizer's own.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from stragglers import trees
+from stragglers.algorithms.base import (
+    Algorithm,
+    Download,
+    Mean,
+    Params,
+    Starting,
+    Sum,
+    descend,
+    plus,
+)
+
+
+class FareDustState(NamedTuple):
+    params: Params  # w
+    optimizer: optax.OptState
+    history: Sum  # D, leaves [k, ...]; round t in row t mod k
+    round: jax.Array  # t
+
+
+def fare_dust(
+    server: optax.GradientTransformation,
+    *,
+    k: int,
+    history: Literal["late", "all"] = "late",
+    teacher_step: Literal["sgd", "server"] = "sgd",
+    teacher_lr: float = 1.0,
+    mean: Mean = Mean(),
+) -> Algorithm:
+    """Builds FARe-DUST with `k` historical teachers around a server optimizer."""
+
+    def init(params: Params) -> FareDustState:
+        zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
+        rows = trees.zero_rows(Sum(params, zero, jnp.zeros((), jnp.int32)), k)
+        return FareDustState(
+            trees.copy(params), server.init(params), rows, jnp.zeros((), jnp.int32)
+        )
+
+    def broadcast(state: FareDustState, starting: Starting) -> Download:
+        late = trees.row(state.history, starting.teacher % k)
+        if teacher_step == "server":
+            teacher, _ = descend(server, mean, state.params, state.optimizer, late)
+        else:
+            teacher = trees.subtract(state.params, trees.scale(teacher_lr, mean(late)))
+        return Download(state.params, trees.where(starting.teacher < 0, state.params, teacher))
+
+    def step(state: FareDustState, on_time: Sum) -> tuple[FareDustState, None]:
+        params, optimizer = descend(server, mean, state.params, state.optimizer, on_time)
+        # The round that closes takes over the oldest row.
+        fresh = on_time if history == "all" else trees.zeros_like(on_time)
+        rows = trees.set_row(state.history, state.round % k, fresh)
+        return FareDustState(params, optimizer, rows, state.round + 1), None
+
+    def settle(state: FareDustState, opened: None, late: Sum, round: jax.Array) -> FareDustState:
+        del opened
+        taught = plus(trees.row(state.history, round % k), late)
+        return state._replace(history=trees.set_row(state.history, round % k, taught))
+
+    def params(state: FareDustState) -> Params:
+        return state.params
+
+    return Algorithm(init, broadcast, step, settle, params, params, settles="at_arrival")

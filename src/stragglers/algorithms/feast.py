@@ -1,0 +1,78 @@
+"""FeAST-on-MSG: late reports move an auxiliary model (Hard et al., equations 1 and 2).
+
+    w[t+1]  = server(w[t], mean of round t's deltas that are on time)
+    w_plus  = server(w[t], mean of all of round t's deltas)      from the state before the round
+    a[t+1]  = beta * (a[t] + kappa * (w_plus - w[t])) + (1 - beta) * w_plus
+
+Under SGD this is the paper's equation with eta_a = kappa * eta_g; under Adam the step is the
+optimizer's own, and its moments advance only with the reports on time. The auxiliary model never
+feeds the main one, so a round can be settled whenever its reports are in: what a[t+1] is does not
+depend on when.
+"""
+
+from typing import NamedTuple
+
+import jax
+import optax
+
+from stragglers import trees
+from stragglers.algorithms.base import (
+    Algorithm,
+    Download,
+    Mean,
+    Params,
+    Starting,
+    Sum,
+    descend,
+    plus,
+)
+
+
+class FeastState(NamedTuple):
+    params: Params  # w
+    optimizer: optax.OptState
+    auxiliary: Params  # a
+
+
+class FeastOpen(NamedTuple):
+    """Round t as it was when it closed."""
+
+    params: Params  # w[t]
+    optimizer: optax.OptState
+    on_time: Sum
+
+
+def feast(
+    server: optax.GradientTransformation, *, beta: float, kappa: float, mean: Mean = Mean()
+) -> Algorithm:
+    """Builds FeAST around a server optimizer."""
+
+    def init(params: Params) -> FeastState:
+        return FeastState(trees.copy(params), server.init(params), trees.copy(params))
+
+    def broadcast(state: FeastState, starting: Starting) -> Download:
+        del starting
+        return Download(state.params, state.params)
+
+    def step(state: FeastState, on_time: Sum) -> tuple[FeastState, FeastOpen]:
+        opened = FeastOpen(state.params, state.optimizer, on_time)
+        params, optimizer = descend(server, mean, state.params, state.optimizer, on_time)
+        return FeastState(params, optimizer, state.auxiliary), opened
+
+    def settle(state: FeastState, opened: FeastOpen, late: Sum, round: jax.Array) -> FeastState:
+        del round
+        everybody = plus(opened.on_time, late)
+        w_plus, _ = descend(server, mean, opened.params, opened.optimizer, everybody)
+        mismatched = trees.add(
+            state.auxiliary, trees.scale(kappa, trees.subtract(w_plus, opened.params))
+        )
+        auxiliary = trees.blend(beta, mismatched, w_plus)
+        return state._replace(
+            auxiliary=trees.where(everybody.count > 0, auxiliary, state.auxiliary)
+        )
+
+    return Algorithm(
+        init, broadcast, step, settle,
+        model=lambda state: state.auxiliary, params=lambda state: state.params,
+        settles="by_round",
+    )  # fmt: skip

@@ -1,0 +1,61 @@
+"""Pytrees as words: the few operations that algorithms are written in.
+
+`rows` means trees whose leaves have one more leading axis.
+"""
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+Tree = TypeVar("Tree")
+
+
+def zeros_like(tree: Tree) -> Tree:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def add(a: Tree, b: Tree) -> Tree:
+    return jax.tree.map(jnp.add, a, b)
+
+
+def subtract(a: Tree, b: Tree) -> Tree:
+    return jax.tree.map(jnp.subtract, a, b)
+
+
+def scale(factor: jax.Array | float, tree: Tree) -> Tree:
+    return jax.tree.map(lambda x: jnp.asarray(factor, x.dtype) * x, tree)
+
+
+def blend(decay: float, old: Tree, new: Tree) -> Tree:
+    """decay * old + (1 - decay) * new."""
+    return jax.tree.map(lambda a, b: decay * a + (1 - decay) * b, old, new)
+
+
+def where(condition: jax.Array, yes: Tree, no: Tree) -> Tree:
+    """One tree or the other, whole; a NaN in the one not taken stays there."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def sum_of_squares(tree: Any) -> jax.Array:
+    """In float32 at least: what overflows there is not worth keeping."""
+    leaves = [jnp.sum(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))))
+              for x in jax.tree.leaves(tree)]  # fmt: skip
+    return jnp.asarray(sum(leaves))
+
+
+def zero_rows(tree: Tree, rows: int) -> Tree:
+    return jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), tree)
+
+
+def row(rows: Tree, index: jax.Array | int) -> Tree:
+    return jax.tree.map(lambda x: x[index], rows)
+
+
+def set_row(rows: Tree, index: jax.Array | int, tree: Tree) -> Tree:
+    return jax.tree.map(lambda x, y: x.at[index].set(y), rows, tree)
+
+
+def copy(tree: Tree) -> Tree:
+    """Fresh buffers: a donated buffer may be named once only."""
+    return jax.tree.map(jnp.copy, tree)

@@ -7,6 +7,7 @@ Draws come in blocks of a fixed size, each from a generator of its own, so that 
 budget, an evaluation or a resumed run never changes what came before.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
@@ -25,6 +26,12 @@ class Purpose(IntEnum):
     SIZES = 4  # examples of each client of a made-up fleet
     PARTITION = 5  # CIFAR-100's two-level Dirichlet partition
     PICTURE = 6  # the one epoch over the population that a latency figure shows
+    TEACHER = 7  # which round of the history teaches each dispatch
+    HAND = 8  # the style of each writer of glyphs
+    LABELS = 9  # what each writer writes
+    DRAWINGS = 10
+    TEST_LABELS = 11
+    TEST_DRAWINGS = 12
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:
@@ -36,15 +43,23 @@ def normals(
     seed: int, purpose: Purpose, first: int, last: int, columns: int
 ) -> NDArray[np.float64]:
     """Rows `first` to `last` of an endless table of standard normal draws, [columns, rows]."""
+    return _blocks(
+        lambda block: generator(seed, purpose, block).standard_normal((columns, BLOCK)), first, last
+    )
+
+
+def uniforms(seed: int, purpose: Purpose, first: int, last: int) -> NDArray[np.float64]:
+    """Rows `first` to `last` of an endless table of uniform draws."""
+    return _blocks(lambda block: generator(seed, purpose, block).random(BLOCK), first, last)
+
+
+def _blocks(
+    draw: Callable[[int], NDArray[np.float64]], first: int, last: int
+) -> NDArray[np.float64]:
     first_block = first // BLOCK
-    blocks = [
-        generator(seed, purpose, block).standard_normal((columns, BLOCK))
-        for block in range(first_block, -(-last // BLOCK))
-    ]
-    if not blocks:
-        return np.empty((columns, 0))
+    blocks = [draw(block) for block in range(first_block, max(-(-last // BLOCK), first_block + 1))]
     offset = first_block * BLOCK
-    return np.concatenate(blocks, axis=1)[:, first - offset : last - offset]
+    return np.concatenate(blocks, axis=-1)[..., first - offset : last - offset]
 
 
 def cohorts(

@@ -1,0 +1,137 @@
+"""What a client does: local SGD from the model it was sent.
+
+    position p = step * batch + 0 .. batch - 1          p runs through epoch after epoch
+    example    = first + shuffled(p mod n; dispatch, epoch p // n)
+    loss       = mean supervised loss
+               + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE
+               + nu / 2 * |w - w0|^2
+    w         <- w - lr * gradient,    delta = w0 - w
+
+The teacher is the model that the client was sent, unless the algorithm sends another. It is
+evaluated without dropout, and no gradient flows into it. rho = 0 or nu = 0 removes the term.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import trees
+from stragglers.algorithms.base import Download, Params
+from stragglers.shuffle import hashed, shuffled
+from stragglers.tasks.base import Task
+
+
+class Client(NamedTuple):
+    """How every client trains."""
+
+    learning_rate: float
+    batch_size: int
+    # The last batch of a client: filled from a fresh reshuffle, kept short, or dropped.
+    last_batch: Literal["fill", "keep", "drop"] = "fill"
+    distillation: float = 0.0  # rho
+    distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
+    temperature: float = 1.0
+    proximal: float = 0.0  # nu
+
+
+class Data(NamedTuple):
+    """A task's training examples on the device."""
+
+    x: jax.Array
+    y: jax.Array
+
+
+class Job(NamedTuple):
+    """One client's work; scalars, or columns over clients."""
+
+    dispatch: Any  # its number in the schedule: the address of all its randomness
+    first: Any  # its first row in the data
+    size: Any  # n, its number of examples
+    positions: Any  # examples to go through, epochs included
+    steps: Any  # batches to train on
+
+
+def local_steps(
+    positions: NDArray[np.int64], client: Client, time_limited: bool
+) -> NDArray[np.int64]:
+    """How many batches fit; under a time limit a batch that is not done in time is not done."""
+    if time_limited or client.last_batch == "drop":
+        return positions // client.batch_size
+    return -(-positions // client.batch_size)
+
+
+def local_training(
+    task: Task, client: Client
+) -> Callable[[Data, jax.Array, Download, Job], Params]:
+    """Builds (data, seed, download, job) -> delta for one client."""
+    distance = _distance(client)
+
+    def objective(
+        params: Params, sent: Download, x: jax.Array, y: jax.Array, valid: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        logits = task.model.apply(params, x, key)
+        losses = task.loss(logits, y)
+        if client.distillation:
+            teacher = jax.lax.stop_gradient(task.model.apply(sent.teacher, x, None))
+            losses = losses + client.distillation * distance(logits, teacher)
+        total = jnp.mean(losses)
+        if client.last_batch == "keep":
+            total = jnp.sum(losses, where=valid) / jnp.maximum(jnp.sum(valid), 1)
+        if client.proximal:
+            drift = trees.subtract(params, sent.model)
+            total = total + client.proximal / 2 * _square(drift)
+        return total
+
+    def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
+        lanes = jnp.arange(client.batch_size, dtype=jnp.uint32)
+        size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
+        dispatch = jnp.asarray(job.dispatch, jnp.uint32)
+        dropout = jax.random.fold_in(jax.random.key(seed), dispatch)
+
+        def sgd(step: jax.Array, params: Params) -> Params:
+            position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size) + lanes
+            epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
+            row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
+            key = jax.random.fold_in(dropout, step)
+            x = task.prepare(data.x[row], jax.random.fold_in(key, 0))
+            gradient = jax.grad(objective)(
+                params, sent, x, data.y[row], position < job.positions, jax.random.fold_in(key, 1)
+            )
+            return jax.tree.map(lambda w, g: w - client.learning_rate * g, params, gradient)
+
+        trained = jax.lax.fori_loop(0, job.steps, sgd, sent.model)
+        return trees.subtract(sent.model, trained)
+
+    return train
+
+
+def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """psi of each example; over whatever axes come after the batch."""
+    t = client.temperature
+
+    def cross_entropy(student: jax.Array, teacher: jax.Array) -> jax.Array:
+        soft = jax.nn.softmax(teacher / t)
+        return -_total(soft * jax.nn.log_softmax(student / t))
+
+    def kl(student: jax.Array, teacher: jax.Array) -> jax.Array:
+        soft = jax.nn.softmax(teacher / t)
+        return _total(soft * (jax.nn.log_softmax(teacher / t) - jax.nn.log_softmax(student / t)))
+
+    def logit_mse(student: jax.Array, teacher: jax.Array) -> jax.Array:
+        return _total(jnp.square(student - teacher)) / student.shape[-1]
+
+    return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
+        client.distillation_loss
+    ]
+
+
+def _total(values: jax.Array) -> jax.Array:
+    return jnp.sum(values, axis=tuple(range(1, values.ndim)))
+
+
+def _square(tree: Params) -> jax.Array:
+    return jnp.asarray(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))

@@ -1,0 +1,77 @@
+"""How good a model is: accuracy on straggler classes, on the others, and on all.
+
+    straggler accuracy = right / counted, over test examples of the straggler classes
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stragglers.models.base import Params
+from stragglers.tasks.base import Task
+
+BATCH = 500
+
+
+class Metrics(NamedTuple):
+    straggler_accuracy: float
+    standard_accuracy: float
+    total_accuracy: float
+    straggler_loss: float
+    standard_loss: float
+    total_loss: float
+
+
+class TestData(NamedTuple):
+    """Test examples on the device, in batches [batches, BATCH, ...]; padding counts nothing."""
+
+    x: jax.Array
+    y: jax.Array
+    straggler: jax.Array
+    real: jax.Array
+
+
+def test_data(task: Task, limit: int | None = None) -> TestData:
+    """The test set, or a fixed subset of it spread evenly, on the device."""
+    size = len(task.test_x)
+    rows = np.arange(size) if limit is None or limit >= size else _evenly(size, limit)
+    batches = -(-len(rows) // BATCH)
+    padded = np.resize(rows, batches * BATCH).reshape(batches, BATCH)
+    real = (np.arange(batches * BATCH) < len(rows)).reshape(batches, BATCH)
+    return TestData(
+        jnp.asarray(task.test_x[padded]),
+        jnp.asarray(task.test_y[padded]),
+        jnp.asarray(task.test_straggler[padded]),
+        jnp.asarray(real),
+    )
+
+
+def _evenly(size: int, limit: int) -> np.ndarray:
+    return np.arange(limit) * size // limit
+
+
+def evaluate(task: Task, params: Params, data: TestData) -> Metrics:
+    """Scores a model; a group without test examples is NaN."""
+    totals = np.asarray(_totals(task.model.apply, task.prepare, task.loss, task.score, params, data))
+    right, counted, loss, examples = totals.astype(float)  # each [straggler, standard]
+    with np.errstate(invalid="ignore"):
+        accuracy, losses = right / counted, loss / examples
+        return Metrics(
+            *accuracy, right.sum() / counted.sum(), *losses, loss.sum() / examples.sum()
+        )
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _totals(apply, prepare, loss, score, params: Params, data: TestData) -> jax.Array:
+    def batch(part: TestData) -> jax.Array:
+        logits = apply(params, prepare(part.x, None), None)
+        right, counted = score(logits, part.y)
+        values = jnp.stack([right, counted, loss(logits, part.y), jnp.ones_like(right)])
+        groups = jnp.stack([part.straggler & part.real, ~part.straggler & part.real])
+        # `where`, not a product: a diverged model's loss is NaN, and padding must not spread it.
+        return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
+
+    return jnp.sum(jax.lax.map(batch, data), axis=0)

@@ -1,0 +1,120 @@
+"""The schedule as the simulator walks it: only the clients whose reports count, with their places.
+
+A client's delta is added into a *bucket* as soon as it is trained, in the order of dispatch:
+
+    on time             the bucket of its server step
+    late, at_arrival    the bucket of (the step that first knows it, the round it started in)
+    late, by_round      the bucket of its own round, settled right after that round's step
+
+Every destination is known in advance, so a bucket is open from its first client to its step, and a
+few slots, reused, hold them all. Clients that nobody uses are left out: they are never trained.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import draws
+from stragglers.schedule import Fate, Schedule
+
+
+class Rows(NamedTuple):
+    """Columns over clients to train, by version; and over server steps."""
+
+    dispatch: NDArray[np.int32]
+    client: NDArray[np.int32]
+    examples: NDArray[np.int64]  # positions that each may go through
+    version: NDArray[np.int32]
+    staleness: NDArray[np.int32]  # server steps between its model and the step that uses it
+    teacher: NDArray[np.int32]  # round whose history teaches it; -1 in round 0
+    slot: NDArray[np.int32]
+
+    begin: NDArray[np.int32]  # [steps + 1]: version v trains rows begin[v] to begin[v + 1]
+    on_time_slot: NDArray[np.int32]  # [steps]
+    late_begin: NDArray[np.int32]  # [steps + 1]: step v settles late buckets late_begin[v] to ...
+    late_slot: NDArray[np.int32]
+    late_round: NDArray[np.int32]  # the round that a late bucket belongs to
+    slots: int  # buckets open at once, at most; slot number `slots` is always empty
+
+
+def rows_of(
+    schedule: Schedule,
+    settles: Literal["never", "at_arrival", "by_round"],
+    *,
+    seed: int,
+    teachers: int = 1,
+) -> Rows:
+    """Keeps what an algorithm uses of a schedule; `teachers` is the length of its history."""
+    late = schedule.fate == Fate.LATE
+    used = schedule.fate == Fate.ON_TIME
+    if settles == "at_arrival":  # and while the history still holds their round
+        remembered = schedule.step - schedule.version < teachers
+        used = used | (late & remembered & (schedule.step < schedule.steps))
+    elif settles == "by_round":
+        used = used | late
+    dispatch = np.flatnonzero(used).astype(np.int32)
+    version, step, late = schedule.version[dispatch], schedule.step[dispatch], late[dispatch]
+    closes = np.where(late, version, step) if settles == "by_round" else step
+    steps = schedule.steps
+
+    # A bucket is (step that empties it, 0 if on time, else 1 + round): sorted, unique, numbered.
+    kind = np.where(late, version.astype(np.int64) + 1, 0)
+    key, bucket = np.unique(closes.astype(np.int64) * (steps + 2) + kind, return_inverse=True)
+    bucket_step, bucket_kind = np.divmod(key, steps + 2)
+    opens = np.full(len(key), steps)
+    np.minimum.at(opens, bucket, version)
+    slot, slots = _slots(opens, bucket_step)
+
+    on_time_slot = np.full(steps, slots)
+    on_time_slot[bucket_step[bucket_kind == 0]] = slot[bucket_kind == 0]
+    if settles == "by_round":  # every round is settled, also with nobody late
+        late_step = np.arange(steps)
+        late_slot, late_round = np.full(steps, slots), late_step
+        late_slot[bucket_step[bucket_kind > 0]] = slot[bucket_kind > 0]
+    else:
+        late_step = bucket_step[bucket_kind > 0]
+        late_slot, late_round = slot[bucket_kind > 0], bucket_kind[bucket_kind > 0] - 1
+    return Rows(
+        dispatch=dispatch,
+        client=schedule.client[dispatch],
+        examples=schedule.examples[dispatch],
+        version=version,
+        staleness=step - version,
+        teacher=_teachers(seed, dispatch, version, teachers),
+        slot=slot[bucket].astype(np.int32),
+        begin=np.searchsorted(version, np.arange(steps + 1)).astype(np.int32),
+        on_time_slot=on_time_slot.astype(np.int32),
+        late_begin=np.searchsorted(late_step, np.arange(steps + 1)).astype(np.int32),
+        late_slot=late_slot.astype(np.int32),
+        late_round=late_round.astype(np.int32),
+        slots=slots,
+    )
+
+
+def _slots(opens: NDArray[np.int64], closes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Gives each interval [opens, closes] a slot that no overlapping one has; as few as can be."""
+    slot = np.empty(len(opens), np.int64)
+    free: list[int] = []
+    taken = 0
+    ending: dict[int, list[int]] = {}
+    emptied = 0
+    for which in np.argsort(opens, kind="stable"):
+        while emptied < opens[which]:  # slots of earlier steps are free again
+            free += ending.pop(emptied, [])
+            emptied += 1
+        if not free:
+            free, taken = [taken], taken + 1
+        slot[which] = free.pop()
+        ending.setdefault(int(closes[which]), []).append(int(slot[which]))
+    return slot, taken
+
+
+def _teachers(
+    seed: int, dispatch: NDArray[np.int32], version: NDArray[np.int32], k: int
+) -> NDArray[np.int32]:
+    """A round among the last k before each client's own, uniformly; -1 where there is none."""
+    last = int(dispatch[-1]) + 1 if len(dispatch) else 0
+    uniform = draws.uniforms(seed, draws.Purpose.TEACHER, 0, last)[dispatch]
+    known = np.minimum(version, k)
+    return (version - 1 - np.floor(uniform * known).astype(np.int32)).astype(np.int32)

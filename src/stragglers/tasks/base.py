@@ -1,0 +1,50 @@
+"""What a task is: examples held once, flat, with the rows of each client side by side.
+
+    client i holds rows offsets[i] to offsets[i + 1] of x and y
+
+Test examples carry the name of their group: straggler classes or the others.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers.errors import BadInput
+from stragglers.models.base import Model
+from stragglers.population import Population
+
+
+class Task(NamedTuple):
+    name: str
+    population: Population
+    x: NDArray  # [examples, ...]
+    y: NDArray  # [examples, ...]
+    offsets: NDArray[np.int64]  # [clients + 1]
+    test_x: NDArray
+    test_y: NDArray
+    test_straggler: NDArray[np.bool_]  # [test examples]: of a straggler class
+    model: Model
+    prepare: Callable[[jax.Array, jax.Array | None], jax.Array]  # raw x, key or None: model input
+    loss: Callable[[jax.Array, jax.Array], jax.Array]  # logits, y: loss of each example
+    # Logits, y: how much of each example is right, and out of how much (tokens, for text).
+    score: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def check(task: Task) -> Task:
+    """Refuses tasks that nobody can train on."""
+    clients = len(task.offsets) - 1
+    if clients < 1:
+        raise BadInput(f"task {task.name}: no clients, expected at least one")
+    if task.offsets[-1] != len(task.x) or len(task.x) != len(task.y):
+        raise BadInput(
+            f"task {task.name}: {len(task.x)} examples, {len(task.y)} labels and offsets up to "
+            f"{task.offsets[-1]}, expected equal numbers"
+        )
+    if len(task.x) == 0:
+        raise BadInput(f"task {task.name}: no client has examples, so there is nothing to learn")
+    if not np.array_equal(np.diff(task.offsets), task.population.examples):
+        raise BadInput(f"task {task.name}: the population's sizes are not those of its examples")
+    return task

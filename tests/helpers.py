@@ -1,0 +1,135 @@
+"""A tiny smooth task, random schedules, and the three ways to train on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from stragglers import draws, schedule
+from stragglers.client import Data, Job, local_steps, local_training
+from stragglers.interpret import Buffer, Coordinator, Rounds, interpret
+from stragglers.latency import Draw
+from stragglers.models.base import Model
+from stragglers.population import PAPER_GROUPS, Population
+from stragglers.shuffle import hashed
+from stragglers.simulate import seed_word, simulate
+from stragglers.tasks.base import Task
+
+FEATURES, CLASSES = 4, 3
+
+
+def _init(key):
+    return {"w": 0.3 * jax.random.normal(key, (FEATURES, CLASSES), float), "b": jnp.zeros(CLASSES)}
+
+
+def _apply(params, x, key):
+    del key
+    return x @ params["w"] + params["b"]
+
+
+LINEAR = Model(_init, _apply)
+
+
+def _prepare(x, key):
+    del key
+    return x
+
+
+def _loss(logits, y):
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+
+
+def _score(logits, y):
+    right = (jnp.argmax(logits, -1) == y).astype(logits.dtype)
+    return right, jnp.ones_like(right)
+
+
+def linear_task(sizes=(5, 12, 0, 3, 20, 7, 9, 1, 16), seed=0, dtype=np.float64, model=LINEAR):
+    rng = np.random.default_rng(seed)
+    sizes = np.asarray(sizes)
+    total = int(sizes.sum())
+    truth = rng.normal(size=(FEATURES, CLASSES))
+    x = rng.normal(size=(total + 60, FEATURES)).astype(dtype)
+    y = (x @ truth + 0.5 * rng.normal(size=(total + 60, CLASSES))).argmax(1).astype(np.int32)
+    group = (np.arange(len(sizes)) % 3 == 0).astype(np.int16)
+    return Task(
+        "linear", Population(sizes, group, PAPER_GROUPS, "a test"), x[:total], y[:total],
+        np.concatenate([[0], np.cumsum(sizes)]), x[total:], y[total:], y[total:] == 0,
+        model, _prepare, _loss, _score,
+    )  # fmt: skip
+
+
+def table_latency(table, sizes, epochs=1):
+    """Latencies by dispatch number from a table that repeats, with the work of `epochs`."""
+    table = np.asarray(table, float)
+
+    def latency(first, clients):
+        rows = np.arange(first, first + len(clients))
+        return Draw(table[rows % len(table)], (epochs * sizes[clients]).astype(np.int64))
+
+    return latency
+
+
+def plan_for(task, policy, table, *, seed, steps, epochs=1):
+    """The schedule of a policy (as interpret.py names them) over tabled latencies."""
+    latency = table_latency(table, task.population.examples, epochs)
+    clients = task.population.clients
+    if isinstance(policy, Buffer):
+        return schedule.buffered(clients, latency, seed=seed, updates=steps * policy.buffer,
+                                 **policy._asdict())  # fmt: skip
+    return schedule.over_selected(clients, latency, seed=seed, updates=steps * policy.goal,
+                                  **policy._asdict())  # fmt: skip
+
+
+def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None, teachers=1,
+                   epochs=1, time_limited=False, spoil=None):  # fmt: skip
+    """Event by event; `spoil(dispatch, delta)` may damage reports."""
+    sizes = task.population.examples
+    clients = task.population.clients
+    train = jax.jit(local_training(task, client))
+    data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
+    delay = table_latency(table, sizes, epochs)
+
+    def choose(group):
+        if isinstance(policy, Buffer):
+            if group == 0:
+                return draws.cohorts(seed, draws.Purpose.FIRST_CLIENTS, clients,
+                                     policy.concurrency, 0, 1)[0].tolist()  # fmt: skip
+            size = policy.buffer if policy.refill == "at_update" else 1
+            return draws.cohorts(seed, draws.Purpose.CLIENTS, clients, size, group - 1,
+                                 group)[0].tolist()  # fmt: skip
+        return draws.cohorts(seed, draws.Purpose.CLIENTS, clients, policy.cohort, group,
+                             group + 1)[0].tolist()  # fmt: skip
+
+    def teacher(dispatch, version):
+        u = draws.uniforms(seed, draws.Purpose.TEACHER, dispatch, dispatch + 1)[0]
+        return version - 1 - int(u * min(version, teachers))
+
+    def do(order):
+        positions = delay(order.dispatch, np.array([order.client])).examples
+        steps = local_steps(positions, client, time_limited) * (sizes[order.client] > 0)
+        job = Job(order.dispatch, int(task.offsets[order.client]), int(sizes[order.client]),
+                  int(positions[0]), int(steps[0]))  # fmt: skip
+        delta = train(data, seed_word(seed), order.download, jax.tree.map(jnp.int32, job))
+        return spoil(order.dispatch, delta) if spoil else delta
+
+    weigh = weigh or (lambda staleness, size: np.ones(len(size)))
+    coordinator = Coordinator(
+        algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose,
+        lambda staleness, c: float(weigh(np.array([staleness]), sizes[[c]])[0]), teacher, teachers,
+    )  # fmt: skip
+    return interpret(
+        coordinator, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps
+    )
+
+
+def by_simulator(task, plan, algorithm, client, **options):
+    return simulate(task, plan, algorithm, client, **options)
+
+
+def matrix(params):
+    """Linear weights as the reference's one matrix."""
+    return np.vstack([np.asarray(params["w"]), np.asarray(params["b"])])
+
+
+__all__ = ["Buffer", "Rounds", "hashed"]

@@ -1,0 +1,111 @@
+"""An independent witness: softmax regression in NumPy, gradients by hand, one client at a time.
+
+It reads the schedule and the shuffle, and imports nothing from `algorithms` or `client`. Weights
+are one matrix [features + 1, classes].
+"""
+
+import numpy as np
+
+from stragglers import draws
+from stragglers.schedule import Fate
+from stragglers.shuffle import hashed, shuffled
+
+
+def softmax(logits):
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def local_delta(w0, teacher, x, y, *, dispatch, seed, positions, lr, batch, last_batch="fill",
+                limited=False, rho=0.0, psi="cross_entropy", temperature=1.0, nu=0.0):  # fmt: skip
+    """start - end of local SGD on one client's examples."""
+    n = len(x)
+    whole = limited or last_batch == "drop"
+    steps = (positions // batch if whole else -(-positions // batch)) if n else 0
+    w = w0.copy()
+    for step in range(steps):
+        p = np.arange(step * batch, (step + 1) * batch)
+        words = [np.full(batch, v, np.uint32) for v in (seed, dispatch)]
+        epoch = hashed(*words, (p // n).astype(np.uint32))
+        rows = shuffled((p % n).astype(np.uint32), np.full(batch, n, np.uint32), epoch)
+        if last_batch == "keep":
+            rows = rows[p < positions]
+        a, labels = np.c_[x[rows], np.ones(len(rows))], y[rows]
+        student = a @ w
+        error = softmax(student) - np.eye(w.shape[1])[labels]
+        if rho:
+            taught = a @ teacher
+            if psi == "logit_mse":
+                error = error + rho * 2 * (student - taught) / w.shape[1]
+            else:
+                t = temperature
+                error = error + rho * (softmax(student / t) - softmax(taught / t)) / t
+        w = w - lr * (a.T @ error / len(rows) + nu * (w - w0))
+    return w0 - w
+
+
+def sgd(lr):
+    return lambda w, g, state: (w - lr * g, state)
+
+
+def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
+    def step(w, g, state):
+        t, m, v = state or (0, 0.0, 0.0)
+        t, m, v = t + 1, b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        return w - lr * (m / (1 - b1**t)) / (np.sqrt(v / (1 - b2**t)) + eps), (t, m, v)
+
+    return step
+
+
+def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, weight=None,
+        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0, beta=0.0,
+        kappa=0.0):  # fmt: skip
+    """Final w and the evaluated model of one run along a schedule."""
+    sizes = np.diff(offsets)
+    weight = weight or (lambda staleness, size: 1.0)
+
+    def mean(reports):
+        """Of (weight, delta) pairs."""
+        total = sum(c * d for c, d in reports)
+        return total / {"weight": sum(c for c, _ in reports), "count": len(reports), "sum": 1}[by]
+
+    def stepped(w, reports, state):
+        return server(w, mean(reports), state) if reports else (w, state)
+
+    w, state, average, a = w0, None, w0, w0
+    deltas = {}
+    for v in range(plan.steps):
+        # What each round's history holds when version v's clients start.
+        known = {r: [] for r in range(max(0, v - k), v)}
+        for d, delta in deltas.items():
+            on_time, late = plan.fate[d] == Fate.ON_TIME, plan.fate[d] == Fate.LATE
+            r = plan.step[d] if on_time else plan.version[d]
+            if r in known and plan.step[d] < v and (late or (on_time and history == "all")):
+                known[r].append(delta)
+        for d in np.flatnonzero(plan.version == v):
+            if plan.fate[d] not in (Fate.ON_TIME, Fate.LATE):
+                continue
+            teacher = w
+            if algorithm == "fare_dust" and v > 0:
+                u = draws.uniforms(seed, draws.Purpose.TEACHER, d, d + 1)[0]
+                taught = known[v - 1 - int(u * min(v, k))]
+                if taught and teacher_step == "server":
+                    teacher, _ = stepped(w, taught, state)
+                elif taught:
+                    teacher = w - teacher_lr * mean(taught)
+            c = plan.client[d]
+            mine = slice(offsets[c], offsets[c + 1])
+            delta = local_delta(w, teacher, x[mine], y[mine], dispatch=d, seed=seed_word,
+                                positions=plan.examples[d], **client)  # fmt: skip
+            deltas[d] = (weight(plan.step[d] - v, sizes[c]), delta)
+        on_time = [deltas[d] for d in deltas if plan.fate[d] == Fate.ON_TIME and plan.step[d] == v]
+        before, w_before = state, w
+        w, state = stepped(w, on_time, state)
+        if algorithm == "feast":
+            late = [deltas[d] for d in deltas
+                    if plan.fate[d] == Fate.LATE and plan.version[d] == v]  # fmt: skip
+            w_plus, _ = stepped(w_before, on_time + late, before)
+            a = beta * (a + kappa * (w_plus - w_before)) + (1 - beta) * w_plus
+        evaluated = a if algorithm == "feast" else w
+        average = ema * average + (1 - ema) * evaluated
+    return w, average

@@ -1,0 +1,137 @@
+"""Three witnesses: the simulator, the interpreter and a NumPy reference tell the same story."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from stragglers import weights
+from stragglers.algorithms.base import Mean, with_ema
+from stragglers.algorithms.fare_dust import fare_dust
+from stragglers.algorithms.feast import feast
+from stragglers.algorithms.fedavg import fedavg
+from stragglers.client import Client
+from stragglers.interpret import Buffer, Rounds
+from stragglers.simulate import seed_word, simulate
+from tests import reference
+from tests.helpers import by_interpreter, linear_task, matrix, plan_for
+
+STEPS, K = 12, 3
+SGD, ADAM = optax.sgd(0.7), optax.adam(0.05, b2=0.99, eps=1e-3)
+REFERENCE = {id(SGD): reference.sgd(0.7), id(ADAM): reference.adam(0.05)}
+
+POLICIES = {
+    "wait for all": Rounds(goal=5, cohort=5),
+    "over-selected": Rounds(goal=3, cohort=5),
+    "late in seconds": Rounds(goal=3, cohort=6, late_seconds=6.0),
+    "late in rounds": Rounds(goal=2, cohort=5, late_rounds=K),
+    "buffered": Buffer(buffer=3, concurrency=6),
+    "buffered, refilled at once": Buffer(buffer=3, concurrency=6, refill="at_once"),
+}
+ALGORITHMS = {
+    "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
+    "fare-dust": (lambda s, m: fare_dust(s, k=K, mean=m), dict(algorithm="fare_dust", k=K)),
+    "fare-dust, all": (
+        lambda s, m: fare_dust(s, k=K, history="all", teacher_lr=0.4, mean=m),
+        dict(algorithm="fare_dust", k=K, history="all", teacher_lr=0.4),
+    ),
+    "fare-dust, server": (
+        lambda s, m: fare_dust(s, k=K, teacher_step="server", mean=m),
+        dict(algorithm="fare_dust", k=K, teacher_step="server"),
+    ),
+    "feast": (
+        lambda s, m: feast(s, beta=0.9, kappa=0.3, mean=m),
+        dict(algorithm="feast", beta=0.9, kappa=0.3),
+    ),
+}  # fmt: skip
+OPTIONS = {
+    "sgd": {},
+    "adam": dict(server=ADAM),
+    "ema": dict(ema=0.8),
+    "distillation": dict(client=dict(rho=0.5)),
+    "kl, temperature": dict(client=dict(rho=0.5, psi="kl", temperature=2.0)),
+    "logit mse, proximal": dict(client=dict(rho=0.3, psi="logit_mse", nu=0.4)),
+    "keep, examples": dict(client=dict(last_batch="keep"), weigh=dict(by="examples")),
+    "drop, staleness by count": dict(
+        client=dict(last_batch="drop"), weigh=dict(discount="inverse_sqrt"), by="count"),
+    "polynomial, two epochs": dict(
+        weigh=dict(by="examples", discount="polynomial", exponent=0.8), epochs=2),
+    "sum": dict(by="sum", server=optax.sgd(0.1)),
+}  # fmt: skip
+REFERENCE[id(OPTIONS["sum"]["server"])] = reference.sgd(0.1)
+
+
+def latencies(seed):
+    """Ties, zeros and a long tail."""
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(60) < 0.5, rng.integers(0, 5, 60), rng.lognormal(1, 1, 60))
+
+
+def settings(option):
+    given = {"batch": 4, "lr": 0.2, **option.get("client", {})}
+    client = Client(
+        learning_rate=given["lr"], batch_size=given["batch"],
+        last_batch=given.get("last_batch", "fill"), distillation=given.get("rho", 0.0),
+        distillation_loss=given.get("psi", "cross_entropy"),
+        temperature=given.get("temperature", 1.0), proximal=given.get("nu", 0.0),
+    )  # fmt: skip
+    return client, given
+
+
+def witnesses(policy, algorithm, option, seed=3, dtype=np.float64):
+    task, table = linear_task(dtype=dtype), latencies(seed)
+    build, expected = ALGORITHMS[algorithm]
+    server, by, ema = option.get("server", SGD), option.get("by", "weight"), option.get("ema", 0.0)
+    epochs = option.get("epochs", 1)
+    client, given = settings(option)
+    chosen = with_ema(build(server, Mean(by)), ema)
+
+    def weigh(staleness, sizes):
+        return weights.report_weights(staleness, sizes, **option.get("weigh", {}))
+
+    plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs)
+    simulated = simulate(task, plan, chosen, client, seed=seed, weigh=weigh, teachers=K)
+    interpreted = by_interpreter(
+        task, policy, table, chosen, client, seed=seed, steps=STEPS, weigh=weigh, teachers=K,
+        epochs=epochs,
+    )  # fmt: skip
+    w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))
+    referred = reference.run(
+        plan, task.x, task.y, task.offsets, w0, server=REFERENCE[id(server)], client=given,
+        seed=seed, seed_word=seed_word(seed), by=by, ema=ema, **expected,
+        weight=lambda s, n: float(weigh(np.array([s]), np.array([n]))[0]),
+    )  # fmt: skip
+    assert np.abs(referred[0] - w0).max() > 1e-3  # the weights did move
+    return (
+        (matrix(simulated.params), matrix(simulated.model)),
+        (matrix(chosen.params(interpreted.state)), matrix(chosen.model(interpreted.state))),
+        referred,
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_on_every_schedule(policy, algorithm):
+    option = dict(OPTIONS["distillation"], ema=0.6, server=ADAM)
+    with jax.enable_x64(True):
+        simulated, interpreted, referred = witnesses(POLICIES[policy], algorithm, option)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_option_of_every_algorithm(algorithm, option):
+    policy = POLICIES["late in seconds" if algorithm == "feast" else "late in rounds"]
+    with jax.enable_x64(True):
+        simulated, interpreted, referred = witnesses(policy, algorithm, OPTIONS[option], seed=5)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_single_precision_stays_near(algorithm):
+    policy = POLICIES["late in seconds" if algorithm == "feast" else "late in rounds"]
+    option = dict(OPTIONS["distillation"], server=ADAM)
+    simulated, interpreted, _ = witnesses(policy, algorithm, option, dtype=np.float32)
+    np.testing.assert_allclose(simulated, interpreted, rtol=1e-5, atol=1e-6)

@@ -167,9 +167,7 @@ def over_selected(
     )
 
 
-def _close(
-    delay: NDArray[np.float64], goal: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _close(delay: NDArray[np.float64], goal: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Each round's duration, the goal-th smallest delay, and who made it; ties by slot."""
     duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
     before = delay < duration[:, None]

@@ -286,7 +286,7 @@ def _one_for_one(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Reports in order, when each is replaced at its own time."""
     arrival, source = np.empty(reports), np.empty(reports, np.int64)
-    heap = list(zip(delay[:concurrency].tolist(), range(concurrency)))
+    heap = list(zip(delay[:concurrency].tolist(), range(concurrency), strict=True))
     heapq.heapify(heap)
     for first in range(0, reports, CHUNK):
         last = min(reports, first + CHUNK)

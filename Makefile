@@ -15,6 +15,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
 
 .PHONY: help run test check bench lock clean
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -43,12 +44,12 @@ clean:  ## remove .venv and what tools left behind
 
 # The development lock holds the other one, so it serves `make run` as well.
 .venv/run.stamp: requirements.lock pyproject.toml | .venv/bin/python
-	@echo "Installing $< into .venv (about 600 MB, once)"
+	@echo "Installing $< into .venv (about 0.7 GB, once)"
 	@$(INSTALL)
 	@touch $@
 
 .venv/dev.stamp: requirements-dev.lock pyproject.toml | .venv/bin/python
-	@echo "Installing $< into .venv (about 700 MB, once)"
+	@echo "Installing $< into .venv (about 1.1 GB, once)"
 	@$(INSTALL)
 	@touch .venv/run.stamp $@
 
@@ -59,5 +60,5 @@ clean:  ## remove .venv and what tools left behind
 	        exec "$$python" -m venv .venv; \
 	    fi; \
 	done; \
-	echo "stragglers needs Python 3.11 or newer, and $(PYTHON) is not: make PYTHON=/path/to/python" >&2; \
+	echo "$(PYTHON) is no Python of 3.11 or newer; name one: make PYTHON=/path/to/python" >&2; \
 	exit 2

@@ -40,7 +40,7 @@ lock:  ## pin the newest dependencies again (needs uv)
 
 clean:  ## remove .venv and what tools left behind
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The development lock holds the other one, so it serves `make run` as well.
 .venv/run.stamp: requirements.lock pyproject.toml | .venv/bin/python

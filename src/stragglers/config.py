@@ -139,9 +139,13 @@ def _choose(structs: list[type[Struct]], value: dict[str, Any], path: str) -> ty
         return structs[0]
     tag = value.get(tag_field)
     if tag is None:
-        raise BadInput(f"{path}.{tag_field} is missing; expected one of: {', '.join(map(str, tags))}")
+        raise BadInput(
+            f"{path}.{tag_field} is missing; expected one of: {', '.join(map(str, tags))}"
+        )
     if tag not in tags:
-        raise BadInput(f"{path}.{tag_field}: {tag!r} given; {did_you_mean(str(tag), map(str, tags))}")
+        raise BadInput(
+            f"{path}.{tag_field}: {tag!r} given; {did_you_mean(str(tag), map(str, tags))}"
+        )
     return tags[tag]
 
 

@@ -15,6 +15,7 @@ SciPy is loaded by those that need Phi; the log-normal model of the paper is Num
 import csv
 import math
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -79,15 +80,16 @@ def percentiles(table: Mapping[str, float]) -> Distribution:
     outermost pieces go on beyond the table. A single percentile is a constant.
     """
     try:
-        levels, values = zip(*sorted((float(level), float(v)) for level, v in table.items()))
+        pairs = sorted((float(level), float(v)) for level, v in table.items())
+        levels, values = zip(*pairs, strict=True)
     except ValueError:
         raise BadInput(
             f"percentiles: {dict(table)}, expected at least one entry such as 50 = 26.0"
         ) from None
     if not (
         all(0 < level < 100 for level in levels)
-        and all(a < b for a, b in zip(levels, levels[1:]))
-        and all(a <= b for a, b in zip(values, values[1:]))
+        and all(a < b for a, b in pairwise(levels))
+        and all(a <= b for a, b in pairwise(values))
         and 0 < values[0] <= values[-1] < math.inf
     ):
         raise BadInput(

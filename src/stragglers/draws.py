@@ -81,9 +81,7 @@ def cohorts(
     return np.concatenate(blocks)[first - offset : last - offset]
 
 
-def _distinct(
-    rng: np.random.Generator, clients: int, size: int, rounds: int
-) -> NDArray[np.int32]:
+def _distinct(rng: np.random.Generator, clients: int, size: int, rounds: int) -> NDArray[np.int32]:
     """Uniform ordered samples without replacement, one a row."""
     if 4 * size > clients:  # dense: O(clients) is O(size), and rejection would drag on
         ranks = rng.random((rounds, clients)).argsort(axis=1)

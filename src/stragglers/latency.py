@@ -70,7 +70,8 @@ def latency(
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
         z = draws.normals(seed, draws.Purpose.LATENCY, first, first + len(clients), 3)
         wanted = np.floor(epochs * population.examples[clients].astype(float))
-        return _finish(*sample(clients, z), wanted, limit)
+        communication, overhead, per_example = sample(clients, z)
+        return _finish(communication, overhead, per_example, wanted, limit)
 
     return draw
 
@@ -134,7 +135,7 @@ def _sampler(
     """Maps clients and normal draws [3, clients] to communication, C and T_per_example."""
     if isinstance(factors, Factors):
         shared = factors
-        return lambda clients, z: np.stack([f(row) for f, row in zip(shared, z)])
+        return lambda clients, z: np.stack([f(row) for f, row in zip(shared, z, strict=True)])
     for name in population.groups:
         if name not in factors:
             raise BadInput(f"no latency for group {name!r} of {population.origin}; "

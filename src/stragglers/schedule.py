@@ -170,9 +170,7 @@ def over_selected(
     )
 
 
-def _close(
-    delay: NDArray[np.float64], goal: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _close(delay: NDArray[np.float64], goal: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Each round's duration, the goal-th smallest delay, and who made it; ties by slot."""
     duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
     before = delay < duration[:, None]
@@ -291,7 +289,7 @@ def _one_for_one(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Reports in order, when each is replaced at its own time."""
     arrival, source = np.empty(reports), np.empty(reports, np.int64)
-    heap = list(zip(delay[:concurrency].tolist(), range(concurrency)))
+    heap = list(zip(delay[:concurrency].tolist(), range(concurrency), strict=True))
     heapq.heapify(heap)
     for first in range(0, reports, CHUNK):
         last = min(reports, first + CHUNK)

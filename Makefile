@@ -1,0 +1,64 @@
+# Needs make and a Python of 3.11 or newer; everything else is installed into .venv.
+
+PYTHON ?= python3
+UV ?= uv
+RUN ?= plan --figure plan.png
+TESTS ?= -n 2
+
+PIP = .venv/bin/python -m pip --disable-pip-version-check install --quiet
+INSTALL = $(PIP) --require-hashes -r $< && $(PIP) --no-deps --no-build-isolation -e .
+
+# One set of versions for every Python and platform, with hashes and without a registry's address.
+LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+    --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
+    --custom-compile-command "make lock"
+
+.PHONY: help run test check bench lock clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+run: .venv/run.stamp  ## plan the rounds of the example fleet (RUN="..." for another command)
+	.venv/bin/stragglers $(RUN)
+
+test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)
+	.venv/bin/python -m pytest $(TESTS)
+
+check: .venv/dev.stamp  ## lint, formatting and types
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright
+
+bench: .venv/run.stamp  ## run the benchmarks
+	.venv/bin/python -m benchmarks.plan
+
+lock:  ## pin the newest dependencies again (needs uv)
+	$(LOCK) --group build -o requirements.lock
+	$(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
+
+clean:  ## remove .venv and what tools left behind
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The development lock holds the other one, so it serves `make run` as well.
+.venv/run.stamp: requirements.lock pyproject.toml | .venv/bin/python
+	@echo "Installing $< into .venv (about 0.7 GB, once)"
+	@$(INSTALL)
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.lock pyproject.toml | .venv/bin/python
+	@echo "Installing $< into .venv (about 1.1 GB, once)"
+	@$(INSTALL)
+	@touch .venv/run.stamp $@
+
+.venv/bin/python:
+	@for python in "$(PYTHON)" python3.11 python3.12 python3.13 python3.14; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "Creating .venv with $$python"; \
+	        exec "$$python" -m venv .venv; \
+	    fi; \
+	done; \
+	echo "$(PYTHON) is no Python of 3.11 or newer; name one: make PYTHON=/path/to/python" >&2; \
+	exit 2

@@ -8,7 +8,6 @@ The paper's split: the clients richest in the straggler classes are the straggle
 else loses those classes (Hard et al., section 4.1). Sizes here are those after the removal.
 """
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws
+from stragglers import csvfile, draws
 from stragglers.distributions import Distribution
 from stragglers.errors import BadInput
 from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
@@ -57,26 +56,21 @@ def from_csv(file: str | Path) -> Population:
     group: list[int] = []
     groups: dict[str, int] = {}
     seen: set[str] = set()
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.reader(lines)
-            header = [name.strip() for name in next(reader, [])]
-            if header != ["client", "examples", "group"]:
-                raise BadInput(
-                    f"{path}: line 1: {','.join(header)!r}, expected the header "
-                    "'client,examples,group'"
-                )
-            for row in reader:
-                if not row:
-                    continue
-                client, count, name = _client(path, reader.line_num, row)
-                if client in seen:
-                    raise BadInput(f"{path}: line {reader.line_num}: client {client!r} again")
-                seen.add(client)
-                examples.append(count)
-                group.append(groups.setdefault(name, len(groups)))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: cannot be read as a CSV file of clients ({error})") from None
+    rows = csvfile.rows(path, "a CSV file of clients")
+    _, header = next(rows, (1, []))
+    if [name.strip() for name in header] != ["client", "examples", "group"]:
+        raise BadInput(
+            f"{path}: line 1: {','.join(header)!r}, expected the header 'client,examples,group'"
+        )
+    for line, row in rows:
+        if not row:
+            continue
+        client, count, name = _client(path, line, row)
+        if client in seen:
+            raise BadInput(f"{path}: line {line}: client {client!r} again")
+        seen.add(client)
+        examples.append(count)
+        group.append(groups.setdefault(name, len(groups)))
     if not examples:
         raise BadInput(f"{path}: no clients, expected a line 'client,examples,group' for each")
     return Population(

@@ -21,6 +21,7 @@ from stragglers.errors import BadInput
 from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 
 PAPER_GROUPS = ("standard", "straggler")
+MOST_EXAMPLES = 10**15  # of one client; float64 counts that far exactly
 VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
 
 
@@ -73,6 +74,8 @@ def from_csv(file: str | Path) -> Population:
         group.append(groups.setdefault(name, len(groups)))
     if not examples:
         raise BadInput(f"{path}: no clients, expected a line 'client,examples,group' for each")
+    if len(groups) > np.iinfo(np.int16).max:
+        raise BadInput(f"{path}: {len(groups)} groups, expected a few; is `group` the client?")
     return Population(
         np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}"
     )
@@ -80,17 +83,20 @@ def from_csv(file: str | Path) -> Population:
 
 def _client(path: Path, line: int, row: list[str]) -> tuple[str, int, str]:
     fields = [field.strip() for field in row]
-    if len(fields) == 3 and fields[0] and fields[1].isdecimal() and fields[2]:
-        return fields[0], int(fields[1]), fields[2]
+    if len(fields) == 3 and all(fields):
+        client, count, name = fields
+        if count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES:
+            return client, int(count), name
     raise BadInput(
-        f"{path}: line {line}: {','.join(row)!r}, expected client,examples,group with a whole "
-        "number of examples >= 0"
+        f"{path}: line {line}: {','.join(row)!r}, expected client,examples,group with a "
+        f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
     )
 
 
 def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:
-    if not np.all(np.isfinite(sizes)):
-        raise BadInput(f"{where}: infinitely many examples, expected a finite distribution")
+    if not np.all(sizes <= MOST_EXAMPLES):
+        raise BadInput(f"{where}: a client of {sizes.max():g} examples, expected at most "
+                       f"{MOST_EXAMPLES:.0e}; check the distribution")  # fmt: skip
     return np.rint(sizes).astype(np.int64)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stragglers import draws
 from stragglers.distributions import Distribution, lognormal
 from stragglers.errors import BadInput, did_you_mean
-from stragglers.population import Population
+from stragglers.population import MOST_EXAMPLES, Population
 
 
 class Factors(NamedTuple):
@@ -86,7 +86,7 @@ def one_epoch(
     clients = np.arange(population.clients)
     z = draws.normals(seed, purpose, 0, len(clients), 3)
     communication, overhead, per_example = _sampler(population, factors)(clients, z)
-    return communication, overhead, per_example * population.examples
+    return communication, overhead, _training(per_example, population.examples)
 
 
 def percentile_limit(
@@ -115,17 +115,26 @@ def _finish(
     limit: TimeLimit | None,
 ) -> Draw:
     if limit is None:
-        return Draw(communication + overhead + per_example * wanted, wanted.astype(np.int64))
+        seconds = communication + overhead + _training(per_example, wanted)
+        return Draw(seconds, wanted.astype(np.int64))
     spare = np.full_like(overhead, limit.seconds)
     if limit.scope == "computation":
         spare = np.maximum(spare - overhead, 0)
     reach = np.floor(np.divide(spare, per_example, out=wanted.copy(), where=per_example > 0))
-    training = np.minimum(per_example * wanted, spare)
+    reach = np.minimum(reach, MOST_EXAMPLES)
+    training = np.minimum(_training(per_example, wanted), spare)
     trained = np.minimum(reach, wanted)
     if limit.fill:
         busy = wanted > 0  # whoever has no examples trains none, however long it may
         training, trained = np.where(busy, spare, 0), np.where(busy, reach, 0)
     return Draw(communication + overhead + training, trained.astype(np.int64))
+
+
+def _training(
+    per_example: NDArray[np.float64], examples: NDArray[np.integer] | NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Seconds; no examples take none, even where a single one would take forever."""
+    return np.multiply(per_example, examples, out=np.zeros(len(examples)), where=examples > 0)
 
 
 def _sampler(

@@ -12,6 +12,7 @@ and reports what it has (`fill`: fast clients go on beyond their epochs):
 Latency never depends on weights, and the draw of dispatch number d is row d of an endless table.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
@@ -65,6 +66,8 @@ def latency(
     limit: TimeLimit | None = None,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
+    if limit is not None and not 0 < limit.seconds < math.inf:
+        raise BadInput(f"time_limit: seconds={limit.seconds}, expected a finite number > 0")
     sample = _sampler(population, factors)
 
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
@@ -104,6 +107,9 @@ def percentile_limit(
         population, factors, seed=seed, purpose=draws.Purpose.TIME_LIMIT
     )
     computing = training if scope == "training" else overhead + training
+    if not math.isfinite(np.percentile(computing, percentile, method="higher")):
+        raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
+                       "an epoch; lower it")  # fmt: skip
     return float(np.percentile(computing, percentile))
 
 

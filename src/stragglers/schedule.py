@@ -119,7 +119,7 @@ def over_selected(
 
     late = np.zeros_like(on_time)
     if late_seconds is not None:
-        late = ~on_time & (delay <= late_seconds)
+        late = ~on_time & (delay <= late_seconds) & (delay < np.inf)
     elif late_rounds is not None:
         late = ~on_time & (step - origin < late_rounds) & (step < stuck)
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stragglers import draws, schedule
@@ -17,6 +17,12 @@ DELAYS = st.one_of(
     st.sampled_from([1.0, np.inf, 2.0, 0.25, 4.0, 0.1, 0.7]),
     st.floats(0, 100),
 )
+
+
+ONE_OF_TWO = dict(
+    clients=2, cohort=2, goal=1, updates=2, seed=0,
+    late_seconds=None, late_rounds=None, count="on_time",
+)  # fmt: skip
 
 
 def table_latency(table):
@@ -108,6 +114,7 @@ def counts_at(plan, step):
 
 @settings(max_examples=600, deadline=None)
 @given(rounds_cases())
+@example((ONE_OF_TWO, [0.5, 0.5, 1e-20, 0.0]))  # two delays, one time of arrival
 def test_rounds_agree_with_the_event_by_event_witness(case_and_table):
     case, table = case_and_table
     try:

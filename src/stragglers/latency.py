@@ -110,7 +110,8 @@ def percentile_limit(
     if not math.isfinite(np.percentile(computing, percentile, method="higher")):
         raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
                        "an epoch; lower it")  # fmt: skip
-    return float(np.percentile(computing, percentile))
+    # Interpolating towards infinity, even by nothing, would give NaN.
+    return float(np.percentile(np.minimum(computing, np.finfo(float).max), percentile))
 
 
 def _finish(

@@ -35,7 +35,9 @@ class Log:
         self.counts.append({fate: fates.count(fate) for fate in sorted(set(fates))})
 
 
-def over_selected(cohort_of, delay_of, *, goal, cohort, rounds, late_seconds=None, late_rounds=None):
+def over_selected(
+    cohort_of, delay_of, *, goal, cohort, rounds, late_seconds=None, late_rounds=None
+):
     """`cohort_of(t)` gives round t's clients, `delay_of(d, client)` dispatch d's latency."""
     log = Log()
     events = [(0.0, DISPATCH, 0)]

@@ -198,9 +198,7 @@ def test_bad_percentiles_are_named_in_one_line(table):
 
 
 @pytest.mark.parametrize("content, column, complaint", BAD_SAMPLES.values(), ids=BAD_SAMPLES)
-def test_a_bad_file_of_samples_is_one_line_with_file_and_line(
-    tmp_path, content, column, complaint
-):
+def test_a_bad_file_of_samples_is_one_line_with_file_and_line(tmp_path, content, column, complaint):
     file = tmp_path / "seconds.csv"
     if content is not None:
         file.write_bytes(content)

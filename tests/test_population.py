@@ -71,6 +71,16 @@ def test_the_last_clients_of_the_partition_take_what_is_left():
         assert found[1] < found[0]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_class_stays_as_popular_until_its_last_image_is_gone(seed):
+    coarse = dirichlet_partition(seed, clients=2)[0] // FINE_PER_COARSE
+    images = np.bincount(coarse).max()
+    places = [np.flatnonzero(coarse == popular) for popular in range(COARSE)]
+    sold_out_first = min((place for place in places if len(place) == images), key=max)
+    half, last = sold_out_first[images // 2 - 1], sold_out_first[-1]
+    assert last / half == pytest.approx(2, rel=0.1)
+
+
 def test_a_partition_depends_on_its_seed_alone():
     assert np.array_equal(dirichlet_partition(5), dirichlet_partition(5))
     assert not np.array_equal(dirichlet_partition(5), dirichlet_partition(6))
@@ -121,7 +131,7 @@ def test_stackoverflow_has_the_published_number_of_sentences():
 
 def test_a_fleet_has_its_groups_in_order_and_whole_sizes_of_their_distributions():
     groups = {
-        "slow": (3, constant(7.4)),
+        "slow": (3, constant(6.6)),
         "fast": (20_000, lognormal(4, 0.5)),
         "empty": (1, constant(0)),
     }

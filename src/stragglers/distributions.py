@@ -12,7 +12,6 @@ Each is built once, checks its parameters then, and afterwards only maps arrays 
 SciPy is loaded by those that need Phi; the log-normal model of the paper is NumPy alone.
 """
 
-import csv
 import math
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stragglers import csvfile
 from stragglers.errors import BadInput
 
 Array = NDArray[np.float64]
@@ -133,19 +133,15 @@ def _exponential(z: Array) -> Array:
 
 
 def _read_column(path: Path, column: str | None) -> Array:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read as a CSV file of samples ({error})") from None
-    rows = list(csv.reader(text.splitlines()))
-    start, place = 0, 0
+    rows = csvfile.rows(path, "a CSV file of samples")
+    place = 0
     if column is not None:
-        if not rows or column not in rows[0]:
-            header = ",".join(rows[0]) if rows else ""
-            raise BadInput(f"{path}: line 1: {header!r}, expected a column {column!r}")
-        start, place = 1, rows[0].index(column)
+        _, header = next(rows, (1, []))
+        if column not in header:
+            raise BadInput(f"{path}: line 1: {','.join(header)!r}, expected a column {column!r}")
+        place = header.index(column)
     values = []
-    for line, row in enumerate(rows[start:], start + 1):
+    for line, row in rows:
         if not row:
             continue
         try:

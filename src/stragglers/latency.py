@@ -12,6 +12,7 @@ and reports what it has (`fill`: fast clients go on beyond their epochs):
 Latency never depends on weights, and the draw of dispatch number d is row d of an endless table.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from stragglers import draws
 from stragglers.distributions import Distribution, lognormal
 from stragglers.errors import BadInput, did_you_mean
-from stragglers.population import Population
+from stragglers.population import MOST_EXAMPLES, Population
 
 
 class Factors(NamedTuple):
@@ -65,6 +66,8 @@ def latency(
     limit: TimeLimit | None = None,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
+    if limit is not None and not 0 < limit.seconds < math.inf:
+        raise BadInput(f"time_limit: seconds={limit.seconds}, expected a finite number > 0")
     sample = _sampler(population, factors)
 
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
@@ -87,7 +90,7 @@ def one_epoch(
     clients = np.arange(population.clients)
     z = draws.normals(seed, purpose, 0, len(clients), 3)
     communication, overhead, per_example = _sampler(population, factors)(clients, z)
-    return communication, overhead, per_example * population.examples
+    return communication, overhead, _training(per_example, population.examples)
 
 
 def percentile_limit(
@@ -105,7 +108,11 @@ def percentile_limit(
         population, factors, seed=seed, purpose=draws.Purpose.TIME_LIMIT
     )
     computing = training if scope == "training" else overhead + training
-    return float(np.percentile(computing, percentile))
+    if not math.isfinite(np.percentile(computing, percentile, method="higher")):
+        raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
+                       "an epoch; lower it")  # fmt: skip
+    # Interpolating towards infinity, even by nothing, would give NaN.
+    return float(np.percentile(np.minimum(computing, np.finfo(float).max), percentile))
 
 
 def _finish(
@@ -116,17 +123,26 @@ def _finish(
     limit: TimeLimit | None,
 ) -> Draw:
     if limit is None:
-        return Draw(communication + overhead + per_example * wanted, wanted.astype(np.int64))
+        seconds = communication + overhead + _training(per_example, wanted)
+        return Draw(seconds, wanted.astype(np.int64))
     spare = np.full_like(overhead, limit.seconds)
     if limit.scope == "computation":
         spare = np.maximum(spare - overhead, 0)
     reach = np.floor(np.divide(spare, per_example, out=wanted.copy(), where=per_example > 0))
-    training = np.minimum(per_example * wanted, spare)
+    reach = np.minimum(reach, MOST_EXAMPLES)
+    training = np.minimum(_training(per_example, wanted), spare)
     trained = np.minimum(reach, wanted)
     if limit.fill:
         busy = wanted > 0  # whoever has no examples trains none, however long it may
         training, trained = np.where(busy, spare, 0), np.where(busy, reach, 0)
     return Draw(communication + overhead + training, trained.astype(np.int64))
+
+
+def _training(
+    per_example: NDArray[np.float64], examples: NDArray[np.integer] | NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Seconds; no examples take none, even where a single one would take forever."""
+    return np.multiply(per_example, examples, out=np.zeros(len(examples)), where=examples > 0)
 
 
 def _sampler(

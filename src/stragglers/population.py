@@ -8,7 +8,6 @@ The paper's split: the clients richest in the straggler classes are the straggle
 else loses those classes (Hard et al., section 4.1). Sizes here are those after the removal.
 """
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws
+from stragglers import csvfile, draws
 from stragglers.distributions import Distribution
 from stragglers.errors import BadInput
 from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 
 PAPER_GROUPS = ("standard", "straggler")
+MOST_EXAMPLES = 10**15  # of one client; float64 counts that far exactly
 VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
 
 
@@ -57,28 +57,25 @@ def from_csv(file: str | Path) -> Population:
     group: list[int] = []
     groups: dict[str, int] = {}
     seen: set[str] = set()
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.reader(lines)
-            header = [name.strip() for name in next(reader, [])]
-            if header != ["client", "examples", "group"]:
-                raise BadInput(
-                    f"{path}: line 1: {','.join(header)!r}, expected the header "
-                    "'client,examples,group'"
-                )
-            for row in reader:
-                if not row:
-                    continue
-                client, count, name = _client(path, reader.line_num, row)
-                if client in seen:
-                    raise BadInput(f"{path}: line {reader.line_num}: client {client!r} again")
-                seen.add(client)
-                examples.append(count)
-                group.append(groups.setdefault(name, len(groups)))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: cannot be read as a CSV file of clients ({error})") from None
+    rows = csvfile.rows(path, "a CSV file of clients")
+    _, header = next(rows, (1, []))
+    if [name.strip() for name in header] != ["client", "examples", "group"]:
+        raise BadInput(
+            f"{path}: line 1: {','.join(header)!r}, expected the header 'client,examples,group'"
+        )
+    for line, row in rows:
+        if not row:
+            continue
+        client, count, name = _client(path, line, row)
+        if client in seen:
+            raise BadInput(f"{path}: line {line}: client {client!r} again")
+        seen.add(client)
+        examples.append(count)
+        group.append(groups.setdefault(name, len(groups)))
     if not examples:
         raise BadInput(f"{path}: no clients, expected a line 'client,examples,group' for each")
+    if len(groups) > np.iinfo(np.int16).max:
+        raise BadInput(f"{path}: {len(groups)} groups, expected a few; is `group` the client?")
     return Population(
         np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}"
     )
@@ -86,17 +83,20 @@ def from_csv(file: str | Path) -> Population:
 
 def _client(path: Path, line: int, row: list[str]) -> tuple[str, int, str]:
     fields = [field.strip() for field in row]
-    if len(fields) == 3 and fields[0] and fields[1].isdecimal() and fields[2]:
-        return fields[0], int(fields[1]), fields[2]
+    if len(fields) == 3 and all(fields):
+        client, count, name = fields
+        if count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES:
+            return client, int(count), name
     raise BadInput(
-        f"{path}: line {line}: {','.join(row)!r}, expected client,examples,group with a whole "
-        "number of examples >= 0"
+        f"{path}: line {line}: {','.join(row)!r}, expected client,examples,group with a "
+        f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
     )
 
 
 def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:
-    if not np.all(np.isfinite(sizes)):
-        raise BadInput(f"{where}: infinitely many examples, expected a finite distribution")
+    if not np.all(sizes <= MOST_EXAMPLES):
+        raise BadInput(f"{where}: a client of {sizes.max():g} examples, expected at most "
+                       f"{MOST_EXAMPLES:.0e}; check the distribution")  # fmt: skip
     return np.rint(sizes).astype(np.int64)
 
 

@@ -107,19 +107,20 @@ def over_selected(
         delay[part] = drawn.seconds.reshape(-1, cohort)
         examples[part] = drawn.examples.reshape(-1, cohort)
 
-    duration, on_time = _close(delay, goal)
+    duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
     stuck = int(np.argmax(np.append(duration, np.inf) == np.inf))  # no round closes from here on
-    duration, on_time, delay = duration[:stuck], on_time[:stuck], delay[:stuck]
+    duration, delay = duration[:stuck], delay[:stuck]
     closes = np.cumsum(duration)
     opens = np.concatenate([[0.0], closes[:-1]])
     report = opens[:, None] + delay
+    on_time = _until(closes, report, goal)
     origin = np.broadcast_to(np.arange(stuck, dtype=np.int32)[:, None], report.shape)
     step = origin.copy()
     step[~on_time] = np.maximum(np.searchsorted(closes, report[~on_time]), origin[~on_time])
 
     late = np.zeros_like(on_time)
     if late_seconds is not None:
-        late = ~on_time & (delay <= late_seconds)
+        late = ~on_time & (delay <= late_seconds) & (delay < np.inf)
     elif late_rounds is not None:
         late = ~on_time & (step - origin < late_rounds) & (step < stuck)
 
@@ -170,13 +171,15 @@ def over_selected(
     )
 
 
-def _close(delay: NDArray[np.float64], goal: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Each round's duration, the goal-th smallest delay, and who made it; ties by slot."""
-    duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
-    before = delay < duration[:, None]
-    ties = delay == duration[:, None]
+def _until(
+    closes: NDArray[np.float64], report: NDArray[np.float64], goal: int
+) -> NDArray[np.bool_]:
+    """Each round's first `goal` reports; those that arrive together count by slot."""
+    # Asks for reports, not delays: two that differ may still round to one time of arrival.
+    before = report < closes[:, None]
+    ties = report == closes[:, None]
     room = goal - before.sum(axis=1, keepdims=True)
-    return duration, before | (ties & (ties.cumsum(axis=1) <= room))
+    return before | (ties & (ties.cumsum(axis=1) <= room))
 
 
 def buffered(

@@ -1,0 +1,25 @@
+"""CSV files row by row; what cannot be read is one line that names the file and its line."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from stragglers.errors import BadInput
+
+
+def rows(path: Path, what: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the number of its (last) line; a byte order mark is passed over."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read as {what} ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadInput(f"{path}: line {line}: not UTF-8, expected {what}") from None
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise BadInput(f"{path}: line {reader.line_num}: {error}, expected {what}") from None

@@ -1,0 +1,108 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from stragglers import draws
+from stragglers.draws import BLOCK, Purpose
+
+TABLE = draws.normals(0, Purpose.LATENCY, 0, 3 * BLOCK, 3)
+NEAR_A_BLOCK = st.builds(
+    lambda block, offset: min(max(block * BLOCK + offset, 0), 3 * BLOCK),
+    st.integers(0, 3),
+    st.integers(-3, 3),
+)
+ROWS = st.one_of(NEAR_A_BLOCK, st.integers(0, 3 * BLOCK))
+# A quarter of the clients is where one way of drawing hands over to the other.
+SPARSE, DENSE, EVERYBODY = (12, 3), (12, 4), (5, 5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, ROWS)
+def test_any_range_of_normals_is_that_slice_of_a_longer_table(a, b):
+    first, last = sorted((a, b))
+    part = draws.normals(0, Purpose.LATENCY, first, last, 3)
+    assert np.array_equal(part, TABLE[:, first:last])
+
+
+def test_seeds_purposes_and_blocks_draw_differently():
+    tables = [
+        TABLE[:, :BLOCK],
+        TABLE[:, BLOCK : 2 * BLOCK],
+        draws.normals(1, Purpose.LATENCY, 0, BLOCK, 3),
+        draws.normals(0, Purpose.TIME_LIMIT, 0, BLOCK, 3),
+    ]
+    rows = np.concatenate(tables)  # the three columns of each are independent of one another too
+    correlation = np.corrcoef(rows) - np.eye(len(rows))
+    assert np.abs(correlation).max() < 5 / np.sqrt(BLOCK)
+
+
+@pytest.mark.parametrize("clients, size", [SPARSE, DENSE, EVERYBODY, (10**6, 100), (1, 1)])
+def test_a_cohort_has_distinct_clients_of_the_population(clients, size):
+    rows = draws.cohorts(0, Purpose.CLIENTS, clients, size, 0, 2000)
+    assert rows.shape == (2000, size)
+    assert 0 <= rows.min() and rows.max() < clients
+    assert np.all(np.diff(np.sort(rows, axis=1), axis=1) > 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([SPARSE, DENSE, EVERYBODY]), st.data())
+def test_any_range_of_cohorts_is_that_slice_of_a_longer_table(clients_and_size, data):
+    clients, size = clients_and_size
+    rounds = 3 * (BLOCK // size)
+    near = st.integers(-2, 2).map(lambda offset: BLOCK // size + offset)
+    first, last = sorted(data.draw(st.tuples(*2 * [near | st.integers(0, rounds)])))
+    table = draws.cohorts(0, Purpose.CLIENTS, clients, size, 0, rounds)
+    part = draws.cohorts(0, Purpose.CLIENTS, clients, size, first, last)
+    assert np.array_equal(part, table[first:last])
+
+
+def test_a_cohort_larger_than_a_block_has_the_prefix_property_too():
+    size = BLOCK + 1
+    table = draws.cohorts(0, Purpose.CLIENTS, 5 * BLOCK, size, 0, 3)
+    assert np.array_equal(draws.cohorts(0, Purpose.CLIENTS, 5 * BLOCK, size, 1, 2), table[1:2])
+
+
+@pytest.mark.parametrize("clients, size", [SPARSE, DENSE, EVERYBODY])
+def test_seeds_purposes_and_rounds_start_different_cohorts(clients, size):
+    rows = BLOCK // size
+    table = draws.cohorts(0, Purpose.CLIENTS, clients, size, 0, 2 * rows)
+    others = [
+        table[rows:],
+        draws.cohorts(1, Purpose.CLIENTS, clients, size, 0, rows),
+        draws.cohorts(0, Purpose.FIRST_CLIENTS, clients, size, 0, rows),
+    ]
+    for other in others:
+        shared = np.mean(table[:rows] == other)  # a slot holds the same client by chance only
+        assert abs(shared - 1 / clients) < 5 / np.sqrt(rows)
+
+
+@pytest.mark.parametrize("clients, size", [SPARSE, DENSE, EVERYBODY])
+def test_every_slot_of_a_cohort_holds_every_client_equally_often(clients, size):
+    rows = draws.cohorts(7, Purpose.CLIENTS, clients, size, 0, 50_000)
+    for slot in rows.T:
+        assert chisquare(np.bincount(slot, minlength=clients)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("clients, size", [SPARSE, DENSE, EVERYBODY])
+def test_every_ordered_pair_of_clients_is_equally_likely(clients, size):
+    rows = draws.cohorts(7, Purpose.CLIENTS, clients, size, 0, 50_000)
+    for a, b in [(0, 1), (0, size - 1), (size - 2, size - 1)]:
+        pairs = np.bincount(rows[:, a] * clients + rows[:, b], minlength=clients**2)
+        possible = ~np.eye(clients, dtype=bool).ravel()
+        assert chisquare(pairs[possible]).pvalue > 1e-4
+
+
+def test_a_cohort_costs_no_more_in_a_larger_population():
+    def seconds(clients):
+        best = np.inf
+        for _ in range(5):
+            start = time.perf_counter()
+            draws.cohorts(0, Purpose.CLIENTS, clients, 30, 0, 5000)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(10**6) < 10 * seconds(10**4)

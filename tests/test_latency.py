@@ -1,0 +1,230 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stragglers import latency, population
+from stragglers.distributions import constant, lognormal
+from stragglers.draws import BLOCK, Purpose
+from stragglers.errors import BadInput
+from stragglers.latency import Factors, TimeLimit
+from stragglers.population import Population
+
+CONSTANT = Factors(constant(5), constant(3), constant(0.5))
+# Three mu and three sigma each: communication, C, seconds per example (Hard et al., section 3).
+PAPER_MODELS = {
+    "per-example": (latency.PER_EXAMPLE, (2.7, 3.0, -1.6), (1.0, 0.3, 0.5)),
+    "per-domain, standard": (latency.PER_DOMAIN["standard"], (2.7, 3.0, -2.0), (1.0, 0.3, 0.2)),
+    "per-domain, straggler": (latency.PER_DOMAIN["straggler"], (3.7, 3.5, -1.0), (1.0, 0.3, 0.5)),
+}
+# Medians of one epoch in the paper's tables of latency percentiles: standard, straggler.
+PAPER_MEDIANS = {
+    "cifar100 per-example": (population.cifar100, latency.PER_EXAMPLE, (60.21, 60.21)),
+    "cifar100 per-domain": (population.cifar100, latency.PER_DOMAIN, (52.04, 114.2)),
+    "emnist per-example": (population.emnist, latency.PER_EXAMPLE, (69.89, 77.14)),
+    "emnist per-domain": (population.emnist, latency.PER_DOMAIN, (59.35, 151.5)),
+    "stackoverflow per-example": (population.stackoverflow, latency.PER_EXAMPLE, (80.39, 106.2)),
+    "stackoverflow per-domain": (population.stackoverflow, latency.PER_DOMAIN, (66.20, 211.2)),
+}
+
+
+def people(*examples, group=None, groups=("all",)):
+    group = np.zeros(len(examples)) if group is None else group
+    return Population(np.array(examples), np.array(group, np.int16), groups, "a test")
+
+
+def draw(who, factors, **options):
+    """Everybody once, as dispatches 0, 1, ..."""
+    return latency.latency(who, factors, seed=0, **options)(0, np.arange(who.clients))
+
+
+@pytest.mark.parametrize("factors, mu, sigma", PAPER_MODELS.values(), ids=PAPER_MODELS)
+def test_the_papers_models_have_its_parameters(factors, mu, sigma):
+    for distribution, m, s in zip(factors, mu, sigma):
+        quantiles = distribution(np.array([0.0, 1.0]))
+        np.testing.assert_allclose(quantiles, [math.exp(m), math.exp(m + s)], rtol=1e-12)
+
+
+def test_the_papers_per_domain_model_has_no_other_groups():
+    assert set(latency.PER_DOMAIN) == set(population.PAPER_GROUPS)
+
+
+def test_a_latency_is_communication_plus_overhead_plus_examples():
+    drawn = draw(people(0, 1, 40), CONSTANT)
+    assert drawn.seconds.tolist() == [5 + 3 + 0.5 * n for n in (0, 1, 40)]
+    assert drawn.examples.tolist() == [0, 1, 40]
+
+
+def test_each_group_has_its_own_factors():
+    who = people(10, 10, 10, group=[1, 0, 1], groups=("fast", "slow"))
+    slow = Factors(constant(50), constant(30), constant(5))
+    assert draw(who, {"slow": slow, "fast": CONSTANT}).seconds.tolist() == [130, 13, 130]
+
+
+def test_epochs_repeat_the_examples():
+    drawn = draw(people(7, 10), CONSTANT, epochs=2.5)
+    assert drawn.examples.tolist() == [17, 25]  # whole examples
+    assert drawn.seconds.tolist() == [8 + 0.5 * 17, 8 + 0.5 * 25]
+
+
+def test_twice_the_examples_double_only_the_training():
+    one, two = people(*range(100)), people(*range(0, 200, 2))
+    once = latency.one_epoch(one, latency.PER_EXAMPLE, seed=0)
+    twice = latency.one_epoch(two, latency.PER_EXAMPLE, seed=0)
+    for a, b, ratio in zip(once, twice, (1, 1, 2)):
+        assert np.array_equal(ratio * a, b)
+    none = draw(people(*[0] * 100), latency.PER_EXAMPLE).seconds
+    first = draw(one, latency.PER_EXAMPLE).seconds - none
+    np.testing.assert_allclose(draw(two, latency.PER_EXAMPLE).seconds - none, 2 * first)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2 * BLOCK), st.integers(0, 40), st.integers(0, 40))
+def test_a_draw_depends_on_the_number_of_its_dispatch_alone(first, a, b):
+    sample = latency.latency(population.emnist(), latency.PER_DOMAIN, seed=3)
+    clients = np.random.default_rng(0).integers(3400, size=a + b)
+    whole, left, right = (
+        sample(first, clients),
+        sample(first, clients[:a]),
+        sample(first + a, clients[a:]),
+    )
+    assert np.array_equal(whole.seconds, np.concatenate([left.seconds, right.seconds]))
+    assert np.array_equal(whole.examples, np.concatenate([left.examples, right.examples]))
+
+
+def test_another_client_in_the_same_dispatch_has_the_same_luck():
+    who = people(10, 20, 10, 10, group=[0, 0, 1, 0], groups=("fast", "slow"))
+    fast, slow = Factors(*3 * [lognormal(0, 1)]), Factors(*3 * [lognormal(2, 1)])
+    sample = latency.latency(who, {"fast": fast, "slow": slow}, seed=1)
+    [a], [b], [c], [d] = (sample(8, np.array([client])).seconds for client in range(4))
+    assert a == d  # alike in group and size
+    assert a < b < 2 * a  # only the training is longer
+    assert c == pytest.approx(a * math.exp(2))  # each factor moved by the same e^2
+    assert sample(9, np.array([0])).seconds != a
+
+
+def test_another_seed_is_other_luck_and_the_three_factors_are_independent():
+    who = people(*[1] * 20_000)
+    assert not np.array_equal(
+        draw(who, latency.PER_EXAMPLE).seconds,
+        latency.latency(who, latency.PER_EXAMPLE, seed=1)(0, np.arange(20_000)).seconds,
+    )
+    correlation = np.corrcoef(np.log(latency.one_epoch(who, latency.PER_EXAMPLE, seed=0)))
+    assert np.abs(correlation - np.eye(3)).max() < 5 / math.sqrt(20_000)
+
+
+def test_a_group_without_factors_is_named_with_the_nearest_name():
+    who = people(1, groups=("straggler",))
+    with pytest.raises(BadInput, match="no latency for group 'straggler'.*did you mean 'stragler'"):
+        latency.latency(who, {"stragler": CONSTANT, "standard": CONSTANT}, seed=0)
+
+
+@pytest.mark.parametrize("task, factors, medians", PAPER_MEDIANS.values(), ids=PAPER_MEDIANS)
+def test_medians_are_those_of_the_papers_percentile_tables(task, factors, medians):
+    clients = task()
+    seeds = range(1 + 20_000 // clients.clients)  # a small population is noisy
+    seconds = np.array([sum(latency.one_epoch(clients, factors, seed=seed)) for seed in seeds])
+    ours = [np.median(seconds[:, clients.group == group]) for group in (0, 1)]
+    np.testing.assert_allclose(ours, medians, rtol=0.07)
+
+
+# Communication 5, C 3, half a second an example; 40 examples take 20 s, 10 take 5 s.
+@pytest.mark.parametrize(
+    "limit, seconds, examples",
+    [
+        (TimeLimit(10, "training", fill=True), [5 + 3 + 10, 5 + 3 + 10], [20, 20]),
+        (TimeLimit(10, "training", fill=False), [5 + 3 + 10, 5 + 3 + 5], [20, 10]),
+        (TimeLimit(10, "computation", fill=True), [5 + 10, 5 + 10], [14, 14]),
+        (TimeLimit(10, "computation", fill=False), [5 + 10, 5 + 3 + 5], [14, 10]),
+        (TimeLimit(2, "computation", fill=True), [5 + 3, 5 + 3], [0, 0]),  # C alone is longer
+        (TimeLimit(2, "computation", fill=False), [5 + 3, 5 + 3], [0, 0]),
+        (TimeLimit(0.7, "training", fill=True), [8.7, 8.7], [1, 1]),  # whole examples only
+    ],
+)
+def test_a_time_limit_cuts_the_computation_and_never_the_communication(limit, seconds, examples):
+    drawn = draw(people(40, 10), CONSTANT, limit=limit)
+    assert drawn.seconds.tolist() == pytest.approx(seconds, rel=1e-15)
+    assert drawn.examples.tolist() == examples
+
+
+LIMITS = [
+    TimeLimit(10, scope, fill) for scope in ("training", "computation") for fill in (True, False)
+]
+
+
+@pytest.mark.parametrize("limit", [None, *LIMITS])
+@pytest.mark.parametrize("per_example", [0.5, 0, 1e-300, math.inf])
+def test_a_client_without_examples_trains_none_and_takes_no_time_for_it(limit, per_example):
+    factors = CONSTANT._replace(per_example=constant(per_example))
+    drawn = draw(people(0, 4), factors, limit=limit)
+    assert drawn.seconds[0] == 5 + 3 and drawn.examples[0] == 0
+    assert drawn.seconds[1] >= 5 + 3 and drawn.examples[1] >= 0
+
+
+@pytest.mark.parametrize("scope", ["training", "computation"])
+def test_a_time_limit_that_nobody_reaches_changes_nothing(scope):
+    who, limit = population.emnist(), TimeLimit(1e12, scope, fill=False)
+    free, bound = draw(who, latency.PER_DOMAIN), draw(who, latency.PER_DOMAIN, limit=limit)
+    assert np.array_equal(free.seconds, bound.seconds)
+    assert np.array_equal(free.examples, bound.examples)
+
+
+@pytest.mark.parametrize("limit", [None, *LIMITS])
+def test_twice_as_slow_a_world_trains_the_same_in_twice_the_time(limit):
+    def slowed(by):
+        factors = [lambda z, f=f: by * f(z) for f in latency.PER_EXAMPLE]
+        scaled = limit and limit._replace(seconds=by * limit.seconds)
+        return draw(population.emnist(), Factors(*factors), limit=scaled)
+
+    once, much = slowed(1), slowed(2**20)
+    assert np.array_equal(2**20 * once.seconds, much.seconds)
+    assert np.array_equal(once.examples, much.examples)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])
+def test_a_time_limit_is_a_positive_number_of_seconds(seconds):
+    with pytest.raises(BadInput, match=f"time_limit: seconds={seconds}"):
+        draw(people(1), CONSTANT, limit=TimeLimit(seconds))
+
+
+@pytest.mark.parametrize("percentile", [5, 50, 95])
+def test_a_percentile_limit_lets_that_share_of_the_population_finish(percentile):
+    who = population.emnist()
+    limits = {}
+    for scope in ("training", "computation"):
+        limits[scope] = latency.percentile_limit(
+            who, latency.PER_DOMAIN, seed=0, percentile=percentile, scope=scope
+        )
+        _, overhead, training = latency.one_epoch(
+            who, latency.PER_DOMAIN, seed=0, purpose=Purpose.TIME_LIMIT
+        )
+        computing = training + (overhead if scope == "computation" else 0)
+        share = np.mean(computing <= limits[scope])
+        assert abs(100 * share - percentile) <= 100 / who.clients
+    assert limits["training"] < limits["computation"]
+
+
+def test_a_percentile_limit_has_draws_of_its_own():
+    who = people(*[10] * 1000)
+    own = latency.one_epoch(who, latency.PER_EXAMPLE, seed=0, purpose=Purpose.TIME_LIMIT)
+    assert not np.array_equal(own, latency.one_epoch(who, latency.PER_EXAMPLE, seed=0))
+    assert not np.array_equal(sum(own), draw(who, latency.PER_EXAMPLE).seconds)
+
+
+@pytest.mark.parametrize("percentile", [0, 100, -5, math.nan])
+def test_a_percentile_limit_lies_strictly_between_0_and_100(percentile):
+    with pytest.raises(BadInput, match=f"percentile={percentile}"):
+        latency.percentile_limit(
+            people(1), CONSTANT, seed=0, percentile=percentile, scope="training"
+        )
+
+
+def test_a_percentile_limit_below_those_who_never_finish_is_finite():
+    who = people(2, 4, 6, group=[0, 0, 1], groups=("fast", "never"))
+    factors = {"fast": CONSTANT, "never": CONSTANT._replace(per_example=constant(math.inf))}
+    options = dict(seed=0, scope="training")
+    assert latency.percentile_limit(who, factors, percentile=50, **options) == 2
+    with pytest.raises(BadInput, match="ever finish"):
+        latency.percentile_limit(who, factors, percentile=75, **options)

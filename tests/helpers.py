@@ -118,9 +118,7 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
         algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose,
         lambda staleness, c: float(weigh(np.array([staleness]), sizes[[c]])[0]), teacher, teachers,
     )  # fmt: skip
-    return interpret(
-        coordinator, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps
-    )
+    return interpret(coordinator, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
 
 
 def by_simulator(task, plan, algorithm, client, **options):

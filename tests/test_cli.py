@@ -108,7 +108,10 @@ FLEET = '[task]\nname = "fleet"\ncsv = "{csv}"\n[latency]\nmodel = "per-example"
 
 
 def test_a_fleet_from_a_csv_file(capsys, tmp_path):
-    fleet(tmp_path / "c.csv", [(f"phone {i}", 50 + i, "old" if i % 5 == 0 else "new") for i in range(200)])
+    fleet(
+        tmp_path / "c.csv",
+        [(f"phone {i}", 50 + i, "old" if i % 5 == 0 else "new") for i in range(200)],
+    )
     (tmp_path / "fleet.toml").write_text(
         "updates = 1000\n" + FLEET.format(csv=tmp_path / "c.csv")
         + '[schedule]\nkind = "buffered"\nbuffer = 10\nconcurrency = 40\nrefill = "at_once"\n'

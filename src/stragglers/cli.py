@@ -50,7 +50,9 @@ def plan(options: argparse.Namespace) -> None:
         figures.check_path(options.figure)
     summary, *parts = _summary(document)
     if options.figure:
-        figures.save(figures.plan_figure(*parts, options.preset), figures.check_path(options.figure))
+        figures.save(
+            figures.plan_figure(*parts, options.preset), figures.check_path(options.figure)
+        )
     if options.json:
         print(_json({"preset": options.preset, **summary}))
         return

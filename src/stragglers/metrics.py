@@ -1,6 +1,6 @@
 """How good a model is: accuracy on straggler classes, on the others, and on all.
 
-    straggler accuracy = right / counted, over test examples of the straggler classes
+straggler accuracy = right / counted, over test examples of the straggler classes
 """
 
 from functools import partial
@@ -55,13 +55,13 @@ def _evenly(size: int, limit: int) -> np.ndarray:
 
 def evaluate(task: Task, params: Params, data: TestData) -> Metrics:
     """Scores a model; a group without test examples is NaN."""
-    totals = np.asarray(_totals(task.model.apply, task.prepare, task.loss, task.score, params, data))
+    totals = np.asarray(
+        _totals(task.model.apply, task.prepare, task.loss, task.score, params, data)
+    )
     right, counted, loss, examples = totals.astype(float)  # each [straggler, standard]
     with np.errstate(invalid="ignore"):
         accuracy, losses = right / counted, loss / examples
-        return Metrics(
-            *accuracy, right.sum() / counted.sum(), *losses, loss.sum() / examples.sum()
-        )
+        return Metrics(*accuracy, right.sum() / counted.sum(), *losses, loss.sum() / examples.sum())
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

@@ -1,10 +1,10 @@
 """What a schedule means: how long, who takes part, who is always too late, what is wasted.
 
-    share[g].used     group g's fraction of all reports that met their server step
-    share[g].late     ... of all that came later but still counted
-    share[g].unused   ... of all that nobody waited for
-    always_late       of the clients of g that were started, those that never counted at all
-    device seconds    from start to report, or to the end of training if that is earlier
+share[g].used     group g's fraction of all reports that met their server step
+share[g].late     ... of all that came later but still counted
+share[g].unused   ... of all that nobody waited for
+always_late       of the clients of g that were started, those that never counted at all
+device seconds    from start to report, or to the end of training if that is earlier
 """
 
 from typing import Any

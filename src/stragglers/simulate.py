@@ -180,7 +180,9 @@ def start(algorithm: Algorithm, params: Params, slots: int) -> Carry:
     """The state before the first server step."""
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
     empty = Sum(params, zero, jnp.zeros((), jnp.int32))
-    return Carry(algorithm.init(params), trees.zero_rows(empty, slots + 1), jnp.zeros((), jnp.int32))
+    return Carry(
+        algorithm.init(params), trees.zero_rows(empty, slots + 1), jnp.zeros((), jnp.int32)
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(3,))

@@ -1,7 +1,7 @@
 """How much a report counts: known before training, since staleness and sizes are data.
 
-    weight = (1 or N) * s(tau)      tau: server steps between a client's model and its report
-    s(tau) = 1,   1 / sqrt(1 + tau),   or   (1 + tau) ** -exponent
+weight = (1 or N) * s(tau)      tau: server steps between a client's model and its report
+s(tau) = 1,   1 / sqrt(1 + tau),   or   (1 + tau) ** -exponent
 """
 
 from collections.abc import Callable

@@ -197,7 +197,7 @@ def waits_for(case, late_seconds=None, late_rounds=None):
     return {**case, "late_seconds": late_seconds, "late_rounds": late_rounds}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rounds_cases())
 def test_every_client_of_a_round_is_somewhere_exactly_once(case_and_table):
     case, table = case_and_table
@@ -215,7 +215,7 @@ def test_every_client_of_a_round_is_somewhere_exactly_once(case_and_table):
             assert log.counts[step] == {fate: count for fate, count in seen.items() if count}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(buffer_cases())
 def test_every_client_of_a_buffered_run_is_somewhere_exactly_once(case_and_table):
     case, table = case_and_table
@@ -231,7 +231,7 @@ def test_every_client_of_a_buffered_run_is_somewhere_exactly_once(case_and_table
         assert log.counts[step] == {fate: count for fate, count in seen.items() if count}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rounds_cases())
 def test_a_round_lasts_as_long_as_its_goal_th_report_and_no_longer(case_and_table):
     case, table = case_and_table
@@ -259,7 +259,7 @@ def test_a_larger_cohort_around_the_same_clients_closes_no_later():
     assert np.all(np.diff(durations, axis=0) <= 0) and plan.steps == 50
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rounds_cases())
 def test_a_plan_of_rounds_is_the_beginning_of_a_longer_one(case_and_table):
     case, table = case_and_table
@@ -278,7 +278,7 @@ def test_a_plan_of_rounds_is_the_beginning_of_a_longer_one(case_and_table):
         assert not open_still.any()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(buffer_cases())
 def test_a_buffered_plan_is_the_beginning_of_a_longer_one(case_and_table):
     case, table = case_and_table
@@ -304,7 +304,7 @@ def assert_scaled(plan, scaled, by):
         assert_same(plan._replace(**times), scaled, TIMED)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rounds_cases(), st.integers(1, 60))
 def test_slower_clocks_change_nothing_but_the_times_of_rounds(case_and_table, k):
     case, table = case_and_table
@@ -315,7 +315,7 @@ def test_slower_clocks_change_nothing_but_the_times_of_rounds(case_and_table, k)
     assert_scaled(over_selected(case, table), scaled, 2.0**k)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(buffer_cases(), st.integers(1, 60))
 def test_slower_clocks_change_nothing_but_the_times_of_a_buffered_run(case_and_table, k):
     case, table = case_and_table
@@ -359,7 +359,7 @@ def test_a_clients_number_means_nothing_in_a_buffered_run(monkeypatch, refill):
     assert_same(plan, renamed, f"{UNTIMED.removeprefix('client')} {TIMED}")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rounds_cases(), st.integers(1, 5), st.integers(1, 5), st.floats(0, 20), st.floats(0, 20))
 def test_whoever_waits_longer_uses_every_report_that_the_hasty_one_uses(
     case_and_table, rounds, more_rounds, seconds, more_seconds
@@ -382,7 +382,7 @@ def test_whoever_waits_longer_uses_every_report_that_the_hasty_one_uses(
         assert np.all(less.ready <= more.ready)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rounds_cases())
 def test_a_step_is_ready_when_its_last_awaited_report_is_in(case_and_table):
     case, table = case_and_table
@@ -441,7 +441,7 @@ def test_a_buffer_for_all_that_is_refilled_at_its_update_is_never_stale(case_and
     assert np.array_equal(plan.step, plan.version)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(buffer_cases())
 def test_every_report_is_replaced_and_no_more_are_under_way_than_allowed(case_and_table):
     case, table = case_and_table

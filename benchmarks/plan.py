@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from stragglers.population import PAPER_GROUPS, Population
 CASES = ("over_selected", "at_update", "at_once")
 
 
-def measure(case: str, clients: int, dispatches: int) -> tuple[float, float]:
+def measure(case: Any, clients: int, dispatches: int) -> tuple[float, float]:
     """Seconds and peak GB of one schedule under the per-domain model."""
     group = (np.arange(clients) % 4 == 0).astype(np.int16)
     fleet = Population(np.full(clients, 100), group, PAPER_GROUPS, "a benchmark")

@@ -165,7 +165,7 @@ DOCUMENTS = {
     "updates = 10\n[taks]\n": "did you mean 'task'",
     'updates = 10\n[task]\nname = "fleet"\n[latency]\nmodel = "per-example"\n[schedule]\n'
     'kind = "buffered"\nbuffer = 2\nconcurrency = 4\n': "a fleet needs `csv` or `groups`",
-    'updates = 10\n[task]\ncsv = "x.csv"\n[latency]\nmodel = "per-example"\n': "task.name is missing",
+    'updates = 10\n[task]\ncsv = "x.csv"\n': "task.name is missing",
     'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
     '[latency.groups.standard]\ncommunication = {kind = "lognormal", mu = 1.0}\n': "sigma",
     'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
@@ -203,7 +203,8 @@ def test_a_fleet_that_never_reports_is_no_hang(capsys, tmp_path, schedule):
 def test_groups_without_latency_are_named(capsys, tmp_path):
     fleet(tmp_path / "c.csv", [(i, 5, "standart") for i in range(9)])
     (tmp_path / "f.toml").write_text(
-        "updates = 100\n" + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "per-domain")
+        "updates = 100\n"
+        + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "per-domain")
         + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
     )  # fmt: skip
     assert "did you mean 'standard'" in refused(capsys, "plan", str(tmp_path / "f.toml"))
@@ -216,7 +217,8 @@ def test_no_command_and_unknown_commands_are_one_line(capsys):
 
 def test_the_real_command_is_fast_and_never_loads_jax():
     """80,000 updates within 1.5 s, process start included (best of three on a noisy machine)."""
-    code = "import sys; from stragglers.cli import main; main(sys.argv[1:]); assert 'jax' not in sys.modules"
+    code = "import sys; from stragglers.cli import main; main(sys.argv[1:]); "
+    code += "assert 'jax' not in sys.modules"
     seconds = []
     for _ in range(3):
         began = time.perf_counter()

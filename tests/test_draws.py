@@ -44,7 +44,7 @@ def test_seeds_purposes_and_blocks_draw_differently():
 def test_a_cohort_has_distinct_clients_of_the_population(clients, size):
     rows = draws.cohorts(0, Purpose.CLIENTS, clients, size, 0, 2000)
     assert rows.shape == (2000, size)
-    assert 0 <= rows.min() and rows.max() < clients
+    assert rows.min() >= 0 and rows.max() < clients
     assert np.all(np.diff(np.sort(rows, axis=1), axis=1) > 0)
 
 

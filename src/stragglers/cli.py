@@ -10,6 +10,7 @@ import msgspec
 
 from stragglers import config
 from stragglers.errors import BadInput, did_you_mean
+from stragglers.report.files import checked_path
 
 DEFAULT_PRESET = "fleet"
 
@@ -44,23 +45,20 @@ def plan(options: argparse.Namespace) -> None:
             raise BadInput("--figure draws one plan; leave out --sweep")
         _sweep(options, document)
         return
-    if options.figure:
+    picture = checked_path(options.figure) if options.figure else None
+    summary, clients, schedule, latencies = _summary(document)
+    if picture:
         from stragglers.report import figures
 
-        figures.check_path(options.figure)
-    summary, *parts = _summary(document)
-    if options.figure:
-        figures.save(
-            figures.plan_figure(*parts, options.preset), figures.check_path(options.figure)
-        )
+        figures.save(figures.plan_figure(clients, schedule, latencies, options.preset), picture)
     if options.json:
         print(_json({"preset": options.preset, **summary}))
         return
     from stragglers.report import tables
 
     tables.print_plan(options.preset, summary)
-    if options.figure:
-        print(f"picture: {options.figure}")
+    if picture:
+        print(f"picture: {picture}")
 
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
@@ -95,9 +93,10 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
     experiment = config.experiment_from(document)
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)
-    latencies = sum(
-        latency.one_epoch(clients, build.factors(experiment.latency), seed=experiment.seed)
+    communication, overhead, training = latency.one_epoch(
+        clients, build.factors(experiment.latency), seed=experiment.seed
     )
+    latencies = communication + overhead + training
     summary = {
         **summarise(clients, schedule, latencies),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,

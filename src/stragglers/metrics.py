@@ -60,8 +60,9 @@ def evaluate(task: Task, params: Params, data: TestData) -> Metrics:
     )
     right, counted, loss, examples = totals.astype(float)  # each [straggler, standard]
     with np.errstate(invalid="ignore"):
-        accuracy, losses = right / counted, loss / examples
-        return Metrics(*accuracy, right.sum() / counted.sum(), *losses, loss.sum() / examples.sum())
+        accuracy = [*(right / counted), right.sum() / counted.sum()]
+        losses = [*(loss / examples), loss.sum() / examples.sum()]
+    return Metrics._make(float(value) for value in accuracy + losses)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

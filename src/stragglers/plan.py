@@ -90,6 +90,6 @@ def _spread(values: NDArray[Any]) -> dict[str, float]:
     middle = np.percentile(values, PERCENTILES, method="inverted_cdf")
     return {
         "mean": float(values.mean()),
-        **{f"p{level}": float(value) for level, value in zip(PERCENTILES, middle)},
+        **{f"p{level}": float(value) for level, value in zip(PERCENTILES, middle, strict=True)},
         "max": float(values.max()),
     }

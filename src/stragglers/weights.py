@@ -29,4 +29,5 @@ def report_weights(
     weight = sizes.astype(float) if by == "examples" else np.ones(len(sizes))
     if discount == "none":
         return weight
-    return weight * (1.0 + staleness) ** -(0.5 if discount == "inverse_sqrt" else exponent)
+    power = -0.5 if discount == "inverse_sqrt" else -exponent
+    return weight * np.power(1.0 + staleness, power, dtype=np.float64)

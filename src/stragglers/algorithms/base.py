@@ -27,7 +27,7 @@ class Sum(NamedTuple):
 
     delta: Params  # sum of weight * delta
     weight: jax.Array  # sum of weights
-    count: jax.Array  # number of reports
+    reports: jax.Array  # how many
 
 
 class Starting(NamedTuple):
@@ -62,9 +62,12 @@ class Mean(NamedTuple):
     by: Literal["weight", "count", "sum"] = "weight"
 
     def __call__(self, total: Sum) -> Params:
-        divisor = {"weight": total.weight, "count": total.count, "sum": 1}[self.by]
+        divisor = {"weight": total.weight, "count": total.reports, "sum": 1}[self.by]
         divisor = jnp.asarray(divisor, total.weight.dtype)
         return trees.scale(1 / jnp.where(divisor > 0, divisor, 1), total.delta)
+
+
+BY_WEIGHT = Mean()
 
 
 def plus(a: Sum, b: Sum) -> Sum:
@@ -81,7 +84,7 @@ def descend(
     """One step of the server optimizer; none on a sum of nobody."""
     updates, advanced = server.update(mean(total), optimizer, params)
     stepped = optax.apply_updates(params, updates), advanced
-    return trees.where(total.count > 0, stepped, (params, optimizer))
+    return trees.where(total.reports > 0, stepped, (params, optimizer))
 
 
 def nothing_to_settle(state: State, opened: Open, late: Sum, round: jax.Array) -> State:
@@ -119,7 +122,7 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
 
     def averaged(moved_by: Sum, average: Params, inner: State) -> Params:
         new = trees.blend(decay, average, algorithm.model(inner))
-        return trees.where(moved_by.count > 0, new, average)
+        return trees.where(moved_by.reports > 0, new, average)
 
     return algorithm._replace(
         init=init,

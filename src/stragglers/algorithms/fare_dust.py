@@ -20,6 +20,7 @@ import optax
 
 from stragglers import trees
 from stragglers.algorithms.base import (
+    BY_WEIGHT,
     Algorithm,
     Download,
     Mean,
@@ -45,7 +46,7 @@ def fare_dust(
     history: Literal["late", "all"] = "late",
     teacher_step: Literal["sgd", "server"] = "sgd",
     teacher_lr: float = 1.0,
-    mean: Mean = Mean(),
+    mean: Mean = BY_WEIGHT,
 ) -> Algorithm:
     """Builds FARe-DUST with `k` historical teachers around a server optimizer."""
 

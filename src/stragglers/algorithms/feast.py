@@ -17,6 +17,7 @@ import optax
 
 from stragglers import trees
 from stragglers.algorithms.base import (
+    BY_WEIGHT,
     Algorithm,
     Download,
     Mean,
@@ -43,7 +44,7 @@ class FeastOpen(NamedTuple):
 
 
 def feast(
-    server: optax.GradientTransformation, *, beta: float, kappa: float, mean: Mean = Mean()
+    server: optax.GradientTransformation, *, beta: float, kappa: float, mean: Mean = BY_WEIGHT
 ) -> Algorithm:
     """Builds FeAST around a server optimizer."""
 
@@ -68,7 +69,7 @@ def feast(
         )
         auxiliary = trees.blend(beta, mismatched, w_plus)
         return state._replace(
-            auxiliary=trees.where(everybody.count > 0, auxiliary, state.auxiliary)
+            auxiliary=trees.where(everybody.reports > 0, auxiliary, state.auxiliary)
         )
 
     return Algorithm(

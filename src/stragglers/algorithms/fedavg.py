@@ -13,6 +13,7 @@ import optax
 
 from stragglers import trees
 from stragglers.algorithms.base import (
+    BY_WEIGHT,
     Algorithm,
     Download,
     Mean,
@@ -29,7 +30,7 @@ class FedAvgState(NamedTuple):
     optimizer: optax.OptState
 
 
-def fedavg(server: optax.GradientTransformation, mean: Mean = Mean()) -> Algorithm:
+def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algorithm:
     """Builds FedAvg around a server optimizer."""
 
     def init(params: Params) -> FedAvgState:

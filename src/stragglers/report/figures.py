@@ -1,7 +1,5 @@
 """Figures, in colours that the colour-blind tell apart (Okabe and Ito)."""
 
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
-from stragglers.errors import BadInput
 from stragglers.population import Population
+from stragglers.report import files
 from stragglers.schedule import Fate, Schedule
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
-FORMATS = (".png", ".pdf", ".svg")
 
 
 def plan_figure(
@@ -64,9 +61,8 @@ def _timeline(axes, population: Population, schedule: Schedule) -> None:
     ends = np.minimum(schedule.report[rows], right * 2)
     axes.hlines(np.arange(len(rows)), schedule.start[rows], ends, colors=colours,
                 alpha=np.where(counted, 0.9, 0.3), linewidth=1.6)  # fmt: skip
-    for fate, marker, label in (
-        (Fate.ON_TIME, "o", "on time"), (Fate.LATE, "D", "late, counted"), (Fate.UNUSED, "x", "unused"),
-    ):  # fmt: skip
+    marks = {Fate.ON_TIME: ("o", "on time"), Fate.LATE: ("D", "late"), Fate.UNUSED: ("x", "unused")}
+    for fate, (marker, label) in marks.items():
         which = schedule.fate[rows] == fate
         if which.any():
             axes.scatter(ends[which], np.flatnonzero(which), c=colours[which], marker=marker, s=14,
@@ -75,8 +71,8 @@ def _timeline(axes, population: Population, schedule: Schedule) -> None:
     for time in schedule.time[:steps]:
         axes.axvline(time, color="black", linewidth=0.7, alpha=0.6)
     axes.plot([], [], color="black", linewidth=0.7, label="server step")
-    axes.set(xlim=(0, right), ylim=(len(rows), -1), xlabel="time [s]",
-             ylabel="clients in the order of their start", title="The first server steps")  # fmt: skip
+    axes.set(xlim=(0, right), ylim=(len(rows), -1), title="The first server steps")
+    axes.set(xlabel="time [s]", ylabel="clients in the order of their start")
     axes.set_yticks([])
     axes.legend(frameon=True, loc="lower left")
 
@@ -96,37 +92,8 @@ def _colours(population: Population) -> list[str]:
     return [COLOURS[index % len(COLOURS)] for index in range(len(population.groups))]
 
 
-def check_path(file: str) -> Path:
-    """Refuses a figure's path before any work is done for it."""
-    path = Path(file)
-    if path.suffix.lower() not in FORMATS:
-        raise BadInput(f"{file}: a figure ends in one of {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise BadInput(f"{file}: no folder {str(path.parent)!r}; create it first")
-    return path
-
-
 def save(figure: Figure, path: Path) -> None:
-    """Writes beside the target and renames, so that a picture is whole or not there."""
-    try:
-        handle, temporary = tempfile.mkstemp(suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        try:
-            figure.savefig(temporary, dpi=150, metadata=_metadata(path))
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror})") from None
-
-
-def _metadata(path: Path) -> dict[str, None]:
-    """Leaves out the date, so that the same plan gives the same bytes."""
-    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """Writes a figure whole, without a date: the same plan gives the same bytes."""
+    dateless = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    metadata = dateless.get(path.suffix.lower(), {})
+    files.write(path, lambda temporary: figure.savefig(temporary, dpi=150, metadata=metadata))

@@ -7,18 +7,21 @@ import msgspec
 from stragglers import latency, population, schedule, settings
 from stragglers.distributions import DISTRIBUTIONS, Distribution
 from stragglers.errors import BadInput
+from stragglers.handwriting import book
 from stragglers.latency import Factors, Latency, TimeLimit
 from stragglers.population import Population
 from stragglers.schedule import Schedule
 
 
 def distribution(given: settings.Distribution) -> Distribution:
-    return DISTRIBUTIONS[str(given.__struct_config__.tag)](**_fields(given))
+    return DISTRIBUTIONS[str(given.__struct_config__.tag)](**fields(given))
 
 
 def clients(task: settings.Task, seed: int) -> Population:
     """The task's clients without its data."""
     match task:
+        case settings.Glyphs():
+            return book(task.writers, task.data_seed).population
         case settings.Emnist():
             return population.emnist()
         case settings.Cifar100():
@@ -121,5 +124,5 @@ def policy(given: settings.Schedule) -> str:
     return ", ".join(words + (["limited in time"] if given.time_limit else []))
 
 
-def _fields(given: msgspec.Struct) -> dict[str, Any]:
+def fields(given: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(given, name) for name in given.__struct_fields__}

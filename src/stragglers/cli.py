@@ -4,15 +4,18 @@ import argparse
 import itertools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
 from stragglers import config
 from stragglers.errors import BadInput, did_you_mean
-from stragglers.report.files import checked_path
+from stragglers.report.files import checked_path, output_folder, write
 
 DEFAULT_PRESET = "fleet"
+DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
+DEMO_TRIALS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,11 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def plan(options: argparse.Namespace) -> None:
     """Prints the schedule's consequences: no data, no training."""
-    document = config.read(options.preset)
-    for assignment in options.set:
-        document = config.override(document, assignment)
-    if options.seed is not None:
-        document = config.override(document, f"seed={options.seed}")
+    document = _document(options.preset, options)
     if options.sweep:
         if options.figure:
             raise BadInput("--figure draws one plan; leave out --sweep")
@@ -107,6 +106,44 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
     return summary, clients, schedule, latencies
 
 
+def run(options: argparse.Namespace) -> None:
+    """Trains presets, then prints the table and draws the accuracy over time."""
+    names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
+    trials = options.trials or (1 if options.presets else DEMO_TRIALS)
+    documents = {name: _document(name, options) for name in names}
+    for document in documents.values():
+        config.experiment_from(document)  # all mistakes come before any training
+    folder = output_folder(options.out)
+
+    from stragglers.trials import run_trials  # loads jax
+
+    results = {}
+    for name, document in documents.items():
+        results[name] = run_trials(name, document, trials)
+    write(folder / "results.json", lambda path: Path(path).write_text(_json(results)))
+    from stragglers.report import figures, tables
+
+    title = f"{trials} trials: median and range" if trials > 1 else "one trial"
+    figures.save(figures.accuracy_figure(results, title), folder / "accuracy.png")
+    if options.json:
+        print(_json(results))
+        return
+    tables.print_results(results)
+    print(f"results: {folder / 'results.json'}\npicture: {folder / 'accuracy.png'}")
+
+
+def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A preset with everything that was asked for on the command line."""
+    document = config.read(name)
+    if options.reading:
+        document = config.with_reading(document, options.reading)
+    for assignment in options.set:
+        document = config.override(document, assignment)
+    if options.seed is not None:
+        document = config.override(document, f"seed={options.seed}")
+    return document
+
+
 def list_presets(options: argparse.Namespace) -> None:
     """Prints the presets, one a line."""
     names = config.presets()
@@ -138,19 +175,27 @@ def _parser() -> argparse.ArgumentParser:
         help=f"a preset (see `stragglers list`) or a .toml file; default {DEFAULT_PRESET}",
     )
     planning.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
-    )
-    planning.add_argument("--seed", help="of clients and latencies, default 0")
-    planning.add_argument(
         "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
         help="a table over several values of a setting; give it twice for all combinations",
     )  # fmt: skip
     planning.add_argument("--figure", metavar="FILE", help="draws it: .png, .pdf or .svg")
     planning.set_defaults(run=plan)
 
+    running = commands.add_parser("run", help="train: by default, six algorithms on glyphs")
+    running.add_argument("presets", nargs="*", metavar="PRESET", help="presets or .toml files")
+    running.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
+    running.add_argument("--out", default="runs", metavar="DIR", help="for results, default runs")
+    running.set_defaults(run=run)
+    for command in (planning, running):
+        command.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
+        )
+        command.add_argument("--seed", help="of clients, latencies and weights, default 0")
+        command.add_argument("--reading", help="another reading of the paper: literal")
+
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, listing):
+    for command in (planning, running, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 
@@ -167,7 +212,7 @@ class _OneLineParser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # pyright: ignore
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            flags = ["--json", "--set", "--seed", "--sweep", "--figure", "--help"]
+            flags = ["--json", "--set", "--seed", "--sweep", "--figure", "--trials", "--out", "--reading", "--help"]
             raise BadInput(f"unknown argument {unknown[0]!r}; {did_you_mean(unknown[0], flags)}")
         return options
 

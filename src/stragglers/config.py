@@ -74,6 +74,16 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
     return _with(document, path.split("."), _value(text.strip()))
 
 
+def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """The document under another reading of the paper; its own, if it knows no other."""
+    readings = document.get("readings", {})
+    if name not in ("reproducing", "literal", *readings):
+        raise BadInput(f"reading {name!r}; {did_you_mean(name, ('reproducing', 'literal'))}")
+    for path, value in readings.get(name, {}).items():
+        document = _with(document, path.split("."), value)
+    return document
+
+
 def full_path(document: dict[str, Any], name: str) -> str:
     """The dotted path that a name stands for, such as schedule.goal for goal."""
     paths = list(_paths(Experiment, document))

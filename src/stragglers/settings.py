@@ -6,7 +6,7 @@ Sections are frozen and closed: an unknown key is an error. Distributions and sc
 argument names of the functions that they build.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -72,6 +72,13 @@ class StackOverflow(Settings, frozen=True, tag="stackoverflow", tag_field="name"
     pass
 
 
+class Glyphs(Settings, frozen=True, tag="glyphs", tag_field="name"):
+    """The embedded task."""
+
+    writers: Count = 200
+    data_seed: Seed = 0
+
+
 class FleetGroup(Settings, frozen=True):
     clients: Count
     examples: Distribution
@@ -84,7 +91,7 @@ class Fleet(Settings, frozen=True, tag="fleet", tag_field="name"):
     csv: str | None = None
 
 
-Task = Emnist | Cifar100 | StackOverflow | Fleet
+Task = Glyphs | Emnist | Cifar100 | StackOverflow | Fleet
 
 
 # Latency: T = T_communication + C + T_per_example * N.
@@ -144,12 +151,16 @@ class Client(Settings, frozen=True):
     learning_rate: Positive
     batch_size: Count
     epochs: Positive = 1.0
-    distillation: NotNegative = 0.0  # rho, towards the model that the client was sent
+    last_batch: Literal["fill", "keep", "drop"] = "fill"
+    distillation: NotNegative = 0.0  # rho, towards the teacher: FARe-DUST's, or the model it got
+    distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
+    temperature: Positive = 1.0
     proximal: NotNegative = 0.0  # nu
 
 
 class Sgd(Settings, frozen=True, tag="sgd", tag_field="optimizer"):
     learning_rate: Positive
+    momentum: Decay = 0.0
 
 
 class Adam(Settings, frozen=True, tag="adam", tag_field="optimizer"):
@@ -159,7 +170,28 @@ class Adam(Settings, frozen=True, tag="adam", tag_field="optimizer"):
     eps: Positive = 1e-8
 
 
-Server = Sgd | Adam
+class Yogi(Settings, frozen=True, tag="yogi", tag_field="optimizer"):
+    learning_rate: Positive
+    b1: Decay = 0.9
+    b2: Decay = 0.99
+    eps: Positive = 1e-3
+
+
+class Adagrad(Settings, frozen=True, tag="adagrad", tag_field="optimizer"):
+    learning_rate: Positive
+    eps: Positive = 1e-7
+
+
+Server = Sgd | Adam | Yogi | Adagrad
+
+
+class Aggregation(Settings, frozen=True):
+    """How much a report counts, and what a sum of them is divided by."""
+
+    weight: Literal["uniform", "examples"] = "uniform"
+    staleness: Literal["none", "inverse_sqrt", "polynomial"] = "none"
+    exponent: NotNegative = 0.5  # of "polynomial"
+    normalise: Literal["weight", "count", "sum"] = "weight"
 
 
 class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
@@ -171,13 +203,16 @@ class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
 
 
 class FareDust(Settings, frozen=True, tag="fare-dust", tag_field="name"):
-    distillation: NotNegative  # rho, towards the historical teacher
     ema: Decay = 0.0
+    history: Literal["late", "all"] = "late"
+    teacher_step: Literal["sgd", "server"] = "sgd"
+    teacher_lr: Positive = 1.0
 
 
 class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
-    decay: Decay  # beta
+    beta: Decay
     kappa: Share  # eta_a / eta_g
+    ema: Decay = 0.0
 
 
 Algorithm = FedAvg | FedBuff | FareDust | Feast
@@ -204,4 +239,7 @@ class Experiment(Settings, frozen=True):
     client: Client | None = None
     server: Server | None = None
     algorithm: Algorithm | None = None
+    aggregation: Aggregation = Aggregation()
+    evaluations: Count = 20  # points of the curve, evenly spread over the server steps
+    readings: dict[str, dict[str, Any]] = {}  # other readings of the paper: settings by name
     paper: Paper | None = None

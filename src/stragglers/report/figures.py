@@ -1,6 +1,7 @@
 """Figures, in colours that the colour-blind tell apart (Okabe and Ito)."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -75,6 +76,40 @@ def _timeline(axes, population: Population, schedule: Schedule) -> None:
     axes.set(xlabel="time [s]", ylabel="clients in the order of their start")
     axes.set_yticks([])
     axes.legend(frameon=True, loc="lower left")
+
+
+# One colour for each algorithm, everywhere; variants of one differ in their line.
+ALGORITHMS = {
+    "fedavg": "#56B4E9", "fedadam": "#0072B2", "fedadam-over-selection": "#CC79A7",
+    "fedbuff-ema": "#E69F00", "fare-dust": "#009E73", "feast": "#D55E00",
+}  # fmt: skip
+
+
+def accuracy_figure(experiments: dict[str, list[dict[str, Any]]], title: str) -> Figure:
+    """Straggler and total accuracy over simulated time: median and range over trials."""
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    figure.suptitle(title)
+    left, right = figure.subplots(1, 2, sharex=True)
+    for axes, what in ((left, "straggler"), (right, "total")):
+        for index, (name, trials) in enumerate(experiments.items()):
+            curves = [trial["curve"] for trial in trials if trial["curve"]]
+            if not curves:
+                continue
+            points = min(len(curve) for curve in curves)
+            time = np.median([[p["time_s"] for p in c[:points]] for c in curves], axis=0)
+            percent = 100 * np.array([[p[f"{what}_accuracy"] for p in c[:points]] for c in curves])
+            row = name.rsplit("/", 1)[-1]
+            colour = ALGORITHMS.get(row, COLOURS[index % len(COLOURS)])
+            axes.plot(time / 3600, np.median(percent, axis=0), color=colour, label=row, lw=1.8)
+            axes.fill_between(
+                time / 3600, percent.min(axis=0), percent.max(axis=0), color=colour, alpha=0.15,
+                linewidth=0,
+            )  # fmt: skip
+        axes.set(xlabel="simulated time [h]", ylabel=f"{what} accuracy [%]", ylim=(0, 100))
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    right.legend(frameon=False, loc="lower right")
+    return figure
 
 
 def _first_rows(schedule: Schedule, most: int = 120, each: int = 40) -> tuple[NDArray, int]:

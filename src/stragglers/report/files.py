@@ -20,6 +20,16 @@ def checked_path(file: str) -> Path:
     return path
 
 
+def output_folder(name: str) -> Path:
+    """Makes the folder for results, or says why it cannot be."""
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{name}: no folder for results ({error.strerror})") from None
+    return folder
+
+
 def write(path: Path, fill: Callable[[str], object]) -> None:
     """Has a file written beside its place and renames it there."""
     try:

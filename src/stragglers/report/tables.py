@@ -1,5 +1,6 @@
-"""Plans as text for a terminal."""
+"""Plans and results as text for a terminal."""
 
+from statistics import median
 from typing import Any
 
 from rich import box
@@ -56,6 +57,34 @@ def _group_table(summary: dict[str, Any]) -> Table:
             " / ".join(f"{latency[level]:,.0f}" for level in ("p50", "p95", "p99")),
         )
     return table
+
+
+def print_results(experiments: dict[str, list[dict[str, Any]]]) -> None:
+    """The paper's table: median and range over trials, best straggler accuracy first."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("algorithm")
+    for column in ("straggler accuracy", "total accuracy", "time [s]", "trials"):
+        table.add_column(column, justify="right")
+    rows = []
+    for name, trials in experiments.items():
+        last = [trial["curve"][-1] for trial in trials if trial["curve"]]
+        if not last:
+            rows.append((-1.0, [name, "diverged", "", "", "0"]))
+            continue
+        straggler = [point["straggler_accuracy"] for point in last]
+        total = [point["total_accuracy"] for point in last]
+        time = [point["time_s"] for point in last]
+        cells = [name, _range(straggler), _range(total), f"{median(time):,.0f}", str(len(last))]
+        rows.append((median(straggler), cells))
+    for _, cells in sorted(rows, key=lambda row: -row[0]):
+        table.add_row(*cells)
+    console = _console()
+    console.print(table)
+    console.print("median [lowest, highest] over trials, at the end of training; time is simulated")
+
+
+def _range(values: list[float]) -> str:
+    return f"{100 * median(values):.1f} % [{100 * min(values):.1f}, {100 * max(values):.1f}]"
 
 
 def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:

@@ -16,14 +16,19 @@ or not at all, and part of the error cannot be learned away.
 
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
-from scipy.ndimage import distance_transform_edt
+from numpy.typing import NDArray
+
+from stragglers import draws
+from stragglers.draws import Purpose
+from stragglers.errors import BadInput
+from stragglers.population import PAPER_GROUPS, Population, most
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+STRAGGLER_CLASSES = range(5)
+STRAGGLER_SHARE = 800 / 3400
 SMALLEST, LARGEST = 20, 418  # training examples of a writer, before the split
 
 # How often each character occurs in EMNIST, roughly, in hundreds: half of all are digits.
@@ -73,6 +78,40 @@ class Hand(NamedTuple):
     sharpness: float  # of the stroke's edge; 1 is one pixel from paper to ink
     tremor: float  # standard deviation of the stroke's edge
     haste: float  # scales the slips of single drawings
+
+
+class Book(NamedTuple):
+    """What all writers write, and who of them are stragglers."""
+
+    hands: list[Hand]
+    labels: list[NDArray[np.int32]]  # of each writer, before the split
+    kept: list[NDArray[np.bool_]]  # the labels that stay after it
+    population: Population
+
+
+def book(writers: int, seed: int) -> Book:
+    """The split of Hard et al. (2024), from labels alone: the writers with the most digits 0-4
+    are the stragglers (800 of 3,400), and everybody else loses those digits."""
+    if writers < 1:
+        raise BadInput(f"writers={writers}, expected 1 or more")
+    hands = [learn_to_write(rng) for rng in streams(seed, Purpose.HAND, writers)]
+    labels = [
+        choose(rng, hand, hand.size)
+        for rng, hand in zip(streams(seed, Purpose.LABELS, writers), hands, strict=True)
+    ]
+    digits = [np.isin(y, STRAGGLER_CLASSES) for y in labels]
+    held = np.array([mask.sum() for mask in digits])
+    straggler = most(held, max(1, round(STRAGGLER_SHARE * writers)))
+    kept = [slow | ~mask for slow, mask in zip(straggler, digits, strict=True)]
+    sizes = np.array([keep.sum() for keep in kept])
+    origin = f"writers of the embedded glyphs (seed {seed})"
+    population = Population(sizes, straggler.astype(np.int16), PAPER_GROUPS, origin)
+    return Book(hands, labels, kept, population)
+
+
+def streams(seed: int, purpose: Purpose, writers: int) -> list[np.random.Generator]:
+    """A generator for each writer, whose draws do not depend on how many writers there are."""
+    return [draws.generator(seed, purpose, writer) for writer in range(writers)]
 
 
 def learn_to_write(rng: np.random.Generator) -> Hand:
@@ -137,14 +176,20 @@ def draw(rng: np.random.Generator, hand: Hand, labels: np.ndarray) -> np.ndarray
 @cache
 def bank() -> np.ndarray:
     """The distance fields of all fonts' characters, flat float32 [fonts * 62 * TILE * TILE]."""
+    import matplotlib
+    from PIL import ImageFont
+
     folder = Path(matplotlib.get_data_path(), "fonts", "ttf")
     fonts = [ImageFont.truetype(folder / f"{name}.ttf", 100) for name in FONTS]
     return np.stack([distance_field(font, c) for font in fonts for c in CHARACTERS]).ravel()
 
 
-def distance_field(font: ImageFont.FreeTypeFont, character: str) -> np.ndarray:
+def distance_field(font: Any, character: str) -> np.ndarray:
     """Distance, in pixels of a drawing, from about the middle of the stroke: measured from there
     rather than from the outline, one pen draws equally wide in a light and in a heavy font."""
+    from PIL import Image, ImageDraw
+    from scipy.ndimage import distance_transform_edt
+
     left, top, right, bottom = font.getbbox(character)
     glyph = Image.new("L", (int(right - left), int(bottom - top)))
     ImageDraw.Draw(glyph).text((-left, -top), character, fill=255, font=font)

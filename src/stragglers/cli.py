@@ -212,7 +212,17 @@ class _OneLineParser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # pyright: ignore
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            flags = ["--json", "--set", "--seed", "--sweep", "--figure", "--trials", "--out", "--reading", "--help"]
+            flags = [
+                "--json",
+                "--set",
+                "--seed",
+                "--sweep",
+                "--figure",
+                "--trials",
+                "--out",
+                "--reading",
+                "--help",
+            ]
             raise BadInput(f"unknown argument {unknown[0]!r}; {did_you_mean(unknown[0], flags)}")
         return options
 

@@ -92,18 +92,26 @@ def local_training(
         dispatch = jnp.asarray(job.dispatch, jnp.uint32)
         dropout = jax.random.fold_in(jax.random.key(seed), dispatch)
 
-        def sgd(step: jax.Array, params: Params) -> Params:
+        def batch(step: jax.Array) -> tuple[jax.Array, jax.Array]:
+            """Rows of the data, and which of them are within the client's work."""
             position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size) + lanes
             epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
             row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
+            return row, position < job.positions
+
+        def sgd(step: jax.Array, carry: Any) -> Any:
+            params, (row, valid) = carry
             key = jax.random.fold_in(dropout, step)
             x = task.prepare(data.x[row], jax.random.fold_in(key, 0))
             gradient = jax.grad(objective)(
-                params, sent, x, data.y[row], position < job.positions, jax.random.fold_in(key, 1)
+                params, sent, x, data.y[row], valid, jax.random.fold_in(key, 1)
             )
-            return jax.tree.map(lambda w, g: w - client.learning_rate * g, params, gradient)
+            params = jax.tree.map(lambda w, g: w - client.learning_rate * g, params, gradient)
+            return params, batch(step + 1)
 
-        trained = jax.lax.fori_loop(0, job.steps, sgd, sent.model)
+        # The next batch is carried, not computed where it is used: XLA would fuse the shuffle
+        # into the gather and repeat it for every pixel.
+        trained, _ = jax.lax.fori_loop(0, job.steps, sgd, (sent.model, batch(jnp.int32(0))))
         return trees.subtract(sent.model, trained)
 
     return train

@@ -11,7 +11,7 @@ SRC = TESTS.parent / "src" / "stragglers"
 
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
-    "__init__", "errors", "csvfile", "draws", "distributions", "partition", "population",
+    "__init__", "errors", "device", "csvfile", "draws", "distributions", "partition", "population",
     "handwriting", "latency", "schedule", "rows", "lanes", "weights", "shuffle", "trees", "memory",
     "models", "tasks", "algorithms", "client", "metrics", "simulate", "interpret", "checkpoint",
     "records", "plan", "report", "settings", "config", "build", "run", "trials", "cli",

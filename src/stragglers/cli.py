@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from stragglers import config
+from stragglers import config, device
 from stragglers.errors import BadInput, did_you_mean
 from stragglers.report.files import checked_path, output_folder, write
 
@@ -109,10 +109,15 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
 def run(options: argparse.Namespace) -> None:
     """Trains presets, then prints the table and draws the accuracy over time."""
     names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
-    trials = options.trials or (1 if options.presets else DEMO_TRIALS)
+    trials = options.trials
+    if trials is None:
+        trials = 1 if options.presets else DEMO_TRIALS
     documents = {name: _document(name, options) for name in names}
-    for document in documents.values():
-        config.experiment_from(document)  # all mistakes come before any training
+    # All mistakes come before any training.
+    threads = {config.experiment_from(document).threads for document in documents.values()}
+    if len(threads) > 1:
+        raise BadInput(f"threads={sorted(threads)} in one run, expected one number; set it")
+    device.prepare(*threads)
     folder = output_folder(options.out)
 
     from stragglers.trials import run_trials  # loads jax

@@ -240,6 +240,7 @@ class Experiment(Settings, frozen=True):
     server: Server | None = None
     algorithm: Algorithm | None = None
     aggregation: Aggregation = Aggregation()
+    threads: Count = 2  # of XLA on a CPU: part of the result's last bits
     evaluations: Count = 20  # points of the curve, evenly spread over the server steps
     readings: dict[str, dict[str, Any]] = {}  # other readings of the paper: settings by name
     paper: Paper | None = None

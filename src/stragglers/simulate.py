@@ -31,6 +31,7 @@ from stragglers.tasks.base import Task, check
 from stragglers.weights import Weigh, report_weights
 
 CHUNK_SECONDS = 1.0
+HOPELESS = 100  # clients dropped in a row after which training is given up
 
 
 class Carry(NamedTuple):
@@ -130,7 +131,8 @@ def simulate(
         raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {schedule.steps}")
     local = np.concatenate([[0], np.cumsum(steps_of)])
     curve: list[Point] = []
-    began, step, length, diverged = time.perf_counter(), 0, chunk or 1, None
+    began, step, length = time.perf_counter(), 0, chunk or 1
+    streak, diverged = 0, None  # clients dropped in a row, chunk by chunk
     model = trees.copy(params)
     for stop in stops:
         while step < stop:
@@ -142,10 +144,10 @@ def simulate(
             )
             lost = int(carry.dropped) - before  # waits for the device
             taken = time.perf_counter() - ticked
-            if lost and lost == rows.begin[until] - rows.begin[step]:
-                diverged = _diverged(step, until, lost)
+            streak = streak + lost if lost == rows.begin[until] - rows.begin[step] else 0
             step = until
-            if diverged:
+            if streak >= HOPELESS or 0 < streak == rows.begin[-1]:
+                diverged = _diverged(streak, step)
                 break
             if chunk is None:
                 length = _next_length(length, taken)
@@ -305,8 +307,8 @@ def _next_length(length: int, seconds: float) -> int:
     return max(1, min(4 * length, round(length * CHUNK_SECONDS / max(seconds, 1e-3))))
 
 
-def _diverged(first: int, last: int, clients: int) -> str:
+def _diverged(clients: int, step: int) -> str:
     return (
-        f"every client diverged: all {clients} reports of server steps {first} to {last - 1} were "
-        "not finite; lower the client or the server learning rate"
+        f"every client diverged: the last {clients} reports up to server step {step} were not "
+        "finite; lower the client or the server learning rate"
     )

@@ -108,7 +108,8 @@ def accuracy_figure(experiments: dict[str, list[dict[str, Any]]], title: str) ->
         axes.set(xlabel="simulated time [h]", ylabel=f"{what} accuracy [%]", ylim=(0, 100))
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    right.legend(frameon=False, loc="lower right")
+    if right.lines:
+        right.legend(frameon=False, loc="lower right")
     return figure
 
 

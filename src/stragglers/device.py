@@ -1,0 +1,31 @@
+"""What must be said before jax is loaded: threads, and where compiled programs are kept.
+
+XLA splits long matrix products by the size of its thread pool, so on a CPU that size is a setting
+of the run, not of the machine: with it equal, one core and two give the same bits.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from stragglers.errors import BadInput
+
+
+def prepare(threads: int) -> None:
+    """Settles the pool size and turns the persistent compilation cache on."""
+    given = os.environ.setdefault("PJRT_NPROC", str(threads))
+    if given != str(threads):
+        raise BadInput(
+            f"threads={threads}, but the environment says PJRT_NPROC={given}; make them equal"
+        )
+    if "jax" in sys.modules:
+        return  # its user has settled both already
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "programs"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+
+def cache_folder() -> Path:
+    """For what can be made again: $XDG_CACHE_HOME/stragglers, or ~/.cache/stragglers."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "stragglers"

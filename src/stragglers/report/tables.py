@@ -68,13 +68,15 @@ def print_results(experiments: dict[str, list[dict[str, Any]]]) -> None:
     rows = []
     for name, trials in experiments.items():
         last = [trial["curve"][-1] for trial in trials if trial["curve"]]
+        lost = sum(trial["diverged"] is not None for trial in trials)
+        count = f"{len(trials)}, {lost} diverged" if lost else str(len(trials))
         if not last:
-            rows.append((-1.0, [name, "diverged", "", "", "0"]))
+            rows.append((-1.0, [name, "–", "–", "–", count]))
             continue
         straggler = [point["straggler_accuracy"] for point in last]
         total = [point["total_accuracy"] for point in last]
         time = [point["time_s"] for point in last]
-        cells = [name, _range(straggler), _range(total), f"{median(time):,.0f}", str(len(last))]
+        cells = [name, _range(straggler), _range(total), f"{median(time):,.0f}", count]
         rows.append((median(straggler), cells))
     for _, cells in sorted(rows, key=lambda row: -row[0]):
         table.add_row(*cells)

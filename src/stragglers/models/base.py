@@ -1,11 +1,14 @@
 """What a model is."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 
 Params = Any
+# The two code bases that published these networks. They differ in how weights are drawn, and the
+# LSTM in a few details: FedJAX, and the TensorFlow one of "Adaptive Federated Optimization".
+Profile = Literal["fedjax", "afo"]
 
 
 class Model(NamedTuple):

@@ -1,0 +1,45 @@
+"""The EMNIST network: 1,206,590 parameters.
+
+    [batch, 28, 28]                      pixels as the task prepared them
+    conv1    3x3, 32       26x26x32      ReLU
+    conv2    3x3, 64       24x24x64
+    max-pool 2x2           12x12x64      ReLU, dropout 0.25
+    dense1   9,216 -> 128                ReLU, dropout 0.5
+    dense2   128 -> 62                   logits
+
+The profiles draw weights differently (Haiku's default or Glorot uniform); biases start at zero.
+"""
+
+import jax
+
+from stragglers.models import layers
+from stragglers.models.base import Model, Params, Profile
+
+KERNELS = {"fedjax": layers.haiku, "afo": layers.glorot_uniform}
+
+
+def cnn(profile: Profile = "fedjax", classes: int = 62) -> Model:
+    """Builds the network."""
+    kernel = KERNELS[profile]
+
+    def init(key: jax.Array) -> Params:
+        conv1, conv2, dense1, dense2 = jax.random.split(key, 4)
+        return {
+            "conv1": layers.weights(kernel, conv1, 3, 3, 1, 32),
+            "conv2": layers.weights(kernel, conv2, 3, 3, 32, 64),
+            "dense1": layers.weights(kernel, dense1, 12 * 12 * 64, 128),
+            "dense2": layers.weights(kernel, dense2, 128, classes),
+        }
+
+    def apply(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
+        first, second = (None, None) if key is None else jax.random.split(key)
+        x = jax.nn.relu(layers.convolution(params["conv1"], x[..., None]))
+        x = layers.convolution({"kernel": params["conv2"]["kernel"]}, x)
+        # Bias and ReLU commute with the maximum, and after it they are a quarter of the work.
+        x = layers.max_pool(x, window=2, stride=2) + params["conv2"]["bias"]
+        x = jax.nn.relu(x)
+        x = layers.dropout(x, 0.25, first).reshape(x.shape[0], -1)
+        x = jax.nn.relu(layers.dense(params["dense1"], x))
+        return layers.dense(params["dense2"], layers.dropout(x, 0.5, second))
+
+    return Model(init, apply)

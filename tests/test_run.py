@@ -19,7 +19,7 @@ def train(capsys, tmp_path, *arguments, small=SMALL):
 
 def test_every_algorithm_trains_and_lands_in_table_and_picture(capsys, tmp_path):
     names = [f"glyphs/per-domain/{row}" for row in ("fedadam", "fare-dust", "feast")]
-    code, out, err = train(capsys, tmp_path, *names, "--trials", "2", "--json")
+    code, out, err = train(capsys, tmp_path, *names, "--trials", "2", "--processes", "1", "--json")
     assert code == 0, err
     results = json.loads(out)
     assert list(results) == names

@@ -112,6 +112,9 @@ def run(options: argparse.Namespace) -> None:
     trials = options.trials
     if trials is None:
         trials = 1 if options.presets else DEMO_TRIALS
+    for name, value in (("trials", trials), ("processes", options.processes or 1)):
+        if value < 1:
+            raise BadInput(f"{name}={value}, expected at least 1")
     documents = {name: _document(name, options) for name in names}
     # All mistakes come before any training.
     threads = {config.experiment_from(document).threads for document in documents.values()}
@@ -120,11 +123,10 @@ def run(options: argparse.Namespace) -> None:
     device.prepare(*threads)
     folder = output_folder(options.out)
 
-    from stragglers.trials import run_trials  # loads jax
+    from stragglers.trials import processes_for, run_trials
 
-    results = {}
-    for name, document in documents.items():
-        results[name] = run_trials(name, document, trials)
+    processes = options.processes or processes_for(trials * len(documents), *threads)
+    results = run_trials(documents, trials, processes)
     write(folder / "results.json", lambda path: Path(path).write_text(_json(results)))
     from stragglers.report import figures, tables
 
@@ -189,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     running = commands.add_parser("run", help="train: by default, six algorithms on glyphs")
     running.add_argument("presets", nargs="*", metavar="PRESET", help="presets or .toml files")
     running.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
+    running.add_argument("--processes", type=int, help="trials at once, default: what fits")
     running.add_argument("--out", default="runs", metavar="DIR", help="for results, default runs")
     running.set_defaults(run=run)
     for command in (planning, running):
@@ -224,6 +227,7 @@ class _OneLineParser(argparse.ArgumentParser):
                 "--sweep",
                 "--figure",
                 "--trials",
+                "--processes",
                 "--out",
                 "--reading",
                 "--help",

@@ -117,7 +117,7 @@ def simulate(
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise BadInput("weights of reports must be finite and not negative")
 
-    params = task.model.init(jax.random.key(seed_word(seed)))
+    params = jax.jit(task.model.init)(jax.random.key(seed_word(seed)))
     dtype = jnp.result_type(*jax.tree.leaves(params))
     table = _table(rows, sizes, task.offsets[rows.client], steps_of, weight.astype(dtype))
     slots = _rounded(rows.slots)

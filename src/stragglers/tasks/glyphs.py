@@ -19,7 +19,7 @@ from stragglers.tasks.base import Task
 CLASSES = 62
 TEST_PER_WRITER = 20
 
-MODEL = mlp(hidden=(256, 128), classes=CLASSES, pool=2)
+MODEL = mlp()
 
 
 @cache

@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 UV ?= uv
-RUN ?= plan --figure plan.png
+RUN ?= run
 TESTS ?= -n 2
 
 PIP = .venv/bin/python -m pip --disable-pip-version-check install --quiet
@@ -20,7 +20,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/run.stamp  ## plan the rounds of the example fleet (RUN="..." for another command)
+run: .venv/run.stamp  ## train the demo: table and picture (RUN="..." for another command)
 	.venv/bin/stragglers $(RUN)
 
 test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)

@@ -1,5 +1,7 @@
 """A tiny smooth task, random schedules, and the three ways to train on them."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,12 +83,18 @@ def plan_for(task, policy, table, *, seed, steps, epochs=1):
                                   **policy._asdict())  # fmt: skip
 
 
+@cache
+def trainer(model, client):
+    """One compiled client for all tests that train alike."""
+    return jax.jit(local_training(linear_task(model=model), client))
+
+
 def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None, teachers=1,
                    epochs=1, time_limited=False, spoil=None):  # fmt: skip
     """Event by event; `spoil(dispatch, delta)` may damage reports."""
     sizes = task.population.examples
     clients = task.population.clients
-    train = jax.jit(local_training(task, client))
+    train = trainer(task.model, client)
     data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
     delay = table_latency(table, sizes, epochs)
 

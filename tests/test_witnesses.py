@@ -100,7 +100,9 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64):
         return weights.report_weights(staleness, sizes, **option.get("weigh", {}))
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs)
-    simulated = simulate(task, plan, chosen, client, seed=seed, weigh=weigh, teachers=K)
+    simulated = simulate(
+        task, plan, chosen, client, seed=seed, weigh=weigh, teachers=K, lanes=option.get("lanes", 1)
+    )
     interpreted = by_interpreter(
         task, policy, table, chosen, client, seed=seed, steps=STEPS, weigh=weigh, teachers=K,
         epochs=epochs,
@@ -137,6 +139,16 @@ def test_every_option_of_every_algorithm(algorithm, option):
         simulated, interpreted, referred = witnesses(policy, algorithm, OPTIONS[option], seed=5)
     for other in (interpreted, referred):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 16])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_lanes_change_nothing(algorithm, lanes):
+    policy = POLICIES["late in seconds" if algorithm == "feast" else "late in rounds"]
+    option = dict(client=dict(rho=0.5, last_batch="keep"), ema=0.6, server=ADAM, lanes=lanes)
+    with jax.enable_x64(True):
+        simulated, _, referred = witnesses(policy, algorithm, option, seed=7)
+    np.testing.assert_allclose(simulated, referred, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

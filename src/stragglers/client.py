@@ -64,10 +64,20 @@ def local_steps(
     return -(-positions // client.batch_size)
 
 
-def local_training(
-    task: Task, client: Client
-) -> Callable[[Data, jax.Array, Download, Job], Params]:
-    """Builds (data, seed, download, job) -> delta for one client."""
+class Batch(NamedTuple):
+    row: jax.Array  # of the data
+    valid: jax.Array  # within the client's work
+
+
+class Local(NamedTuple):
+    """Local SGD in pieces, for one client; `vmap` makes it one for each lane."""
+
+    batch: Callable[[jax.Array, Job, jax.Array], Batch]  # seed, job, step
+    sgd: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
+
+
+def local_sgd(task: Task, client: Client) -> Local:
+    """Builds one step of local SGD."""
     distance = _distance(client)
 
     def objective(
@@ -86,32 +96,46 @@ def local_training(
             total = total + client.proximal / 2 * _square(drift)
         return total
 
-    def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
-        lanes = jnp.arange(client.batch_size, dtype=jnp.uint32)
+    def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:
         size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
+        position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size)
+        position = position + jnp.arange(client.batch_size, dtype=jnp.uint32)
         dispatch = jnp.asarray(job.dispatch, jnp.uint32)
-        dropout = jax.random.fold_in(jax.random.key(seed), dispatch)
+        epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
+        row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
+        return Batch(row, position < job.positions)
 
-        def batch(step: jax.Array) -> tuple[jax.Array, jax.Array]:
-            """Rows of the data, and which of them are within the client's work."""
-            position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size) + lanes
-            epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
-            row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
-            return row, position < job.positions
+    def sgd(
+        data: Data, seed: jax.Array, sent: Download, job: Job, step: jax.Array, params: Params,
+        examples: Batch,
+    ) -> Params:  # fmt: skip
+        key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
+        augment, dropout = jax.random.split(jax.random.fold_in(key, step))
+        x = task.prepare(data.x[examples.row], augment)
+        gradient = jax.grad(objective)(
+            params, sent, x, data.y[examples.row], examples.valid, dropout
+        )
+        return jax.tree.map(lambda w, g: w - client.learning_rate * g, params, gradient)
 
-        def sgd(step: jax.Array, carry: Any) -> Any:
-            params, (row, valid) = carry
-            key = jax.random.fold_in(dropout, step)
-            x = task.prepare(data.x[row], jax.random.fold_in(key, 0))
-            gradient = jax.grad(objective)(
-                params, sent, x, data.y[row], valid, jax.random.fold_in(key, 1)
-            )
-            params = jax.tree.map(lambda w, g: w - client.learning_rate * g, params, gradient)
-            return params, batch(step + 1)
+    return Local(batch, sgd)
+
+
+def local_training(
+    task: Task, client: Client
+) -> Callable[[Data, jax.Array, Download, Job], Params]:
+    """Builds (data, seed, download, job) -> delta: one client from start to end."""
+    local = local_sgd(task, client)
+
+    def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
+        def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:
+            params, examples = carry
+            params = local.sgd(data, seed, sent, job, number, params, examples)
+            return params, local.batch(seed, job, number + 1)
 
         # The next batch is carried, not computed where it is used: XLA would fuse the shuffle
         # into the gather and repeat it for every pixel.
-        trained, _ = jax.lax.fori_loop(0, job.steps, sgd, (sent.model, batch(jnp.int32(0))))
+        begin = sent.model, local.batch(seed, job, jnp.int32(0))
+        trained, _ = jax.lax.fori_loop(0, job.steps, step, begin)
         return trees.subtract(sent.model, trained)
 
     return train

@@ -80,4 +80,7 @@ def fare_dust(
     def params(state: FareDustState) -> Params:
         return state.params
 
-    return Algorithm(init, broadcast, step, settle, params, params, settles="at_arrival")
+    return Algorithm(
+        init, broadcast, step, settle, model=params, params=params,
+        settles="at_arrival", teaches=True,
+    )  # fmt: skip

@@ -177,9 +177,9 @@ def in_lanes(
 
     def sgd(lane: _Lane, row: jax.Array) -> Params:
         def one(job: Job, step: jax.Array, params: Params, batch: Batch, teacher: Params) -> Params:
+            # Lanes that are done go on with anything: nobody takes what they make.
             sent = Download(model, model if teacher is None else teacher)
-            trained = local.sgd(data, seed, sent, job, step, params, batch)
-            return trees.where(step < job.steps, trained, params)
+            return local.sgd(data, seed, sent, job, step, params, batch)
 
         job = trees.row(table.job, row)
         return jax.vmap(one)(job, lane.step, lane.params, lane.batch, lane.teacher)
@@ -194,7 +194,9 @@ def in_lanes(
         def hand_over(parts: Any) -> Any:
             params, teacher, buckets, dropped = parts
             delta = jax.tree.map(lambda w0, w: w0 - w, model, params)
-            good = jnp.isfinite(jax.vmap(trees.sum_of_squares)(delta))
+            idle = table.job.steps[row] == 0  # it had nothing to train on, and says so
+            good = idle | jnp.isfinite(jax.vmap(trees.sum_of_squares)(delta))
+            delta = _choose(ends & good & ~idle, delta, trees.zeros_like(delta))  # 0 * NaN is NaN
             buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
             params = _choose(ends, _spread(model, len(begin)), params)
             following = row_at(jnp.where(ends, lane.place + 1, lane.place))
@@ -232,7 +234,6 @@ def _add_lanes(
     weights = jnp.where(place, weight[None], 0)
 
     def add(bucket: jax.Array, each: jax.Array) -> jax.Array:
-        each = _choose(counts, each, jnp.zeros_like(each))  # 0 * NaN is NaN
         total = jnp.tensordot(weights, each, 1, precision=jax.lax.Precision.HIGHEST)
         return bucket + total.astype(bucket.dtype)
 

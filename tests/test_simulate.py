@@ -150,6 +150,16 @@ def test_clients_that_all_diverge_end_a_run_with_a_finite_model(task, client, ev
         np.testing.assert_array_equal(matrix(model), matrix(start.params))
 
 
+@pytest.mark.parametrize("evaluate_at", [None, range(STEPS)])
+def test_weights_that_overflow_end_a_run_with_the_last_finite_model(evaluate_at):
+    client, violent = CLIENT._replace(learning_rate=1e15), fedavg(optax.sgd(1e30))
+    start = run(FEDAVG, weigh=lambda s, n: 0.0 * n)
+    result = run(violent, client=client, evaluate_at=evaluate_at)
+    assert "not finite after server step 1;" in result.diverged and "\n" not in result.diverged
+    assert [point.step for point in result.curve] == ([] if evaluate_at is None else [0])
+    np.testing.assert_array_equal(matrix(result.model), matrix(start.params))
+
+
 def test_a_run_in_which_some_report_is_not_a_diverged_one():
     task = TASK._replace(x=TASK.x.copy())
     task.x[: TASK.offsets[4]] = np.nan

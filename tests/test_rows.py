@@ -52,6 +52,19 @@ def test_the_rows_are_the_clients_that_somebody_learns_from(plan, settles, k):
     assert np.array_equal(np.repeat(np.arange(plan.steps), np.diff(rows.begin)), rows.version)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_a_report_older_than_the_history_is_left_out(k):
+    table = np.random.default_rng(0).lognormal(0, 1.5, 200)
+    plan = schedule.over_selected(9, table_latency(table), seed=0, goal=2, cohort=5, updates=80,
+                                  late_rounds=4)  # fmt: skip
+    rows = rows_of(plan, "at_arrival", seed=0, teachers=k)
+    late = plan.fate == Fate.LATE
+    age = (plan.step - plan.version)[late]
+    assert set(age) == {1, 2, 3}
+    assert np.sum(plan.fate[rows.dispatch] == Fate.LATE) == np.sum(age < k)
+    assert rows.dispatch.tolist() == list(used(plan, "at_arrival", k))
+
+
 @profile(max_examples=200)
 @given(plans(), st.sampled_from(SETTLES), st.integers(1, 4))
 def test_walking_the_rows_empties_every_bucket_into_its_own_step(plan, settles, k):

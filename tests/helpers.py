@@ -1,13 +1,17 @@
 """A tiny smooth task, random schedules, and the three ways to train on them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
-from stragglers import draws, schedule
+from stragglers import draws, metrics, schedule
 from stragglers.client import Data, Job, local_steps, local_training
 from stragglers.interpret import Buffer, Coordinator, Rounds, interpret
 from stragglers.latency import Draw
@@ -87,6 +91,62 @@ def plan_for(task, policy, table, *, seed, steps, epochs=1):
 def trainer(model, client):
     """One compiled client for all tests that train alike."""
     return jax.jit(local_training(linear_task(model=model), client))
+
+
+@contextmanager
+def traced(clients) -> Iterator[None]:
+    """Clients start in this order, over and over, whatever the policy draws."""
+    order, ahead = np.asarray(clients, np.int32), 0
+
+    def cohorts(seed, purpose, population, size, first, last):
+        nonlocal ahead
+        if purpose == draws.Purpose.FIRST_CLIENTS:
+            ahead = size
+            return order[None, :size]
+        places = ahead + np.arange(first * size, last * size)
+        return order.take(places, mode="wrap").reshape(-1, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draws, "cohorts", cohorts)
+        yield
+
+
+class Path(NamedTuple):
+    """A run of the simulator, before its first server step and after each."""
+
+    states: list
+    w: np.ndarray  # [steps + 1, features + 1, classes]
+    model: np.ndarray  # the same, of what is evaluated
+    dropped: list
+
+
+@cache
+def _watched(algorithm):
+    return algorithm._replace(model=lambda state: state)
+
+
+def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
+    """Trains by the simulator and keeps the state before the first server step and after each.
+
+    Tables and buckets are padded alike, so that runs of one algorithm share one compiled program.
+    """
+    states = []
+
+    def keep(task, state, data):
+        states.append(jax.tree.map(np.array, state))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "evaluate", keep)
+        patch.setattr("stragglers.simulate._power_of_two", lambda size: max(64, size))
+        patch.setattr("stragglers.simulate._rounded", lambda slots: max(8, slots))
+        stops = range(plan.steps + 1) if evaluate_at is None else evaluate_at
+        result = simulate(task, plan, _watched(algorithm), client, evaluate_at=stops, **options)
+    return Path(
+        states,
+        np.array([matrix(algorithm.params(state)) for state in states]),
+        np.array([matrix(algorithm.model(state)) for state in states]),
+        [point.dropped for point in result.curve],
+    )
 
 
 def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None, teachers=1,

@@ -113,23 +113,20 @@ class Coordinator:
     def receive(self, number: int, delta: Params, now: float) -> bool:
         """Takes a report; says whether a group of clients may start once this moment is over."""
         job = self.jobs.pop(number)
-        report = self._report(job, delta)
         if isinstance(self.policy, Buffer):
-            self.counts["on_time"] += 1
-            self.gathered, self.reports = plus(self.gathered, report), self.reports + 1
+            self._gather(self._report(job, delta))
             if self.reports % self.policy.buffer == 0:
                 self._step(now)
                 return True
             return self.policy.refill == "at_once"
         is_open = len(self.opened_at) > self.version
         if is_open and job.version == self.version:
-            self.counts["on_time"] += 1
-            self.gathered, self.reports = plus(self.gathered, report), self.reports + 1
+            self._gather(self._report(job, delta))
             if self.reports % self.policy.goal == 0:
                 self._step(now)
                 return True
             return False
-        self._late(job, report, now)
+        self._late(job, delta, now)
         return False
 
     def expire(self, now: float) -> None:
@@ -144,6 +141,10 @@ class Coordinator:
         for round, waiting in self.waiting.items():
             self.waiting[round] = waiting._replace(missing=0)
         self._settle_in_order()
+
+    def _gather(self, report: Sum) -> None:
+        self.counts["on_time"] += 1
+        self.gathered, self.reports = plus(self.gathered, report), self.reports + 1
 
     def _report(self, job: _Job, delta: Params) -> Sum:
         if not np.isfinite(float(trees.sum_of_squares(delta))):
@@ -176,7 +177,7 @@ class Coordinator:
             return missing, np.inf
         return 0, np.inf
 
-    def _late(self, job: _Job, report: Sum, now: float) -> None:
+    def _late(self, job: _Job, delta: Params, now: float) -> None:
         policy = self.policy
         assert isinstance(policy, Rounds)
         age = self._step_now() - job.version
@@ -187,11 +188,12 @@ class Coordinator:
         if not counts:
             return
         if self.algorithm.settles == "at_arrival" and age < self.teachers and not self.over:
+            report = self._report(job, delta)
             self.state = self.algorithm.settle(self.state, None, report, jnp.int32(job.version))
         elif self.algorithm.settles == "by_round":
             waiting = self.waiting[job.version]
             self.waiting[job.version] = waiting._replace(
-                late=plus(waiting.late, report), missing=waiting.missing - 1
+                late=plus(waiting.late, self._report(job, delta)), missing=waiting.missing - 1
             )
             self._settle_in_order()
 

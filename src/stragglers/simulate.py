@@ -131,6 +131,9 @@ def simulate(
             if streak >= HOPELESS or 0 < streak == rows.begin[-1]:
                 diverged = _diverged(streak, step)
                 break
+            if not _finite(algorithm.params(carry.server)):
+                diverged = _overflowed(step)
+                break
             if chunk is None:
                 length = _next_length(length, taken)
             if on_progress:
@@ -176,6 +179,18 @@ def seed_word(seed: int) -> np.uint32:
 def _next_length(length: int, seconds: float) -> int:
     """Steers a chunk towards CHUNK_SECONDS."""
     return max(1, min(4 * length, round(length * CHUNK_SECONDS / max(seconds, 1e-3))))
+
+
+@jax.jit
+def _finite(params: Params) -> jax.Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
+
+
+def _overflowed(step: int) -> str:
+    return (
+        f"the weights are not finite after server step {step}; lower the client or the server "
+        "learning rate"
+    )
 
 
 def _diverged(clients: int, step: int) -> str:

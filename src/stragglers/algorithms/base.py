@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from stragglers import trees
+from stragglers.errors import BadInput
 
 Params = Any
 State = Any
@@ -99,6 +100,8 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
 
     average <- decay * average + (1 - decay) * model      after every step that moved, average = w0
     """
+    if not 0 <= decay < 1:
+        raise BadInput(f"ema decay={decay}, expected a number from 0 to below 1")
     if decay == 0:
         return algorithm
 

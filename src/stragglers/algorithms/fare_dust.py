@@ -30,6 +30,7 @@ from stragglers.algorithms.base import (
     descend,
     plus,
 )
+from stragglers.errors import BadInput
 
 
 class FareDustState(NamedTuple):
@@ -49,6 +50,8 @@ def fare_dust(
     mean: Mean = BY_WEIGHT,
 ) -> Algorithm:
     """Builds FARe-DUST with `k` historical teachers around a server optimizer."""
+    if k < 1:
+        raise BadInput(f"k={k} historical teachers, expected a whole number >= 1")
 
     def init(params: Params) -> FareDustState:
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))

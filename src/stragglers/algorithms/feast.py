@@ -27,6 +27,7 @@ from stragglers.algorithms.base import (
     descend,
     plus,
 )
+from stragglers.errors import BadInput
 
 
 class FeastState(NamedTuple):
@@ -47,6 +48,10 @@ def feast(
     server: optax.GradientTransformation, *, beta: float, kappa: float, mean: Mean = BY_WEIGHT
 ) -> Algorithm:
     """Builds FeAST around a server optimizer."""
+    if not 0 <= beta < 1:
+        raise BadInput(f"beta={beta}, expected a number from 0 to below 1")
+    if not 0 <= kappa <= 1:
+        raise BadInput(f"kappa={kappa}, expected a number from 0 to 1")
 
     def init(params: Params) -> FeastState:
         return FeastState(trees.copy(params), server.init(params), trees.copy(params))

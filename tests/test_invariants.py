@@ -473,6 +473,15 @@ def test_a_bad_client_is_not_in_the_count_either():
     assert_dropped("fedavg", np.nan, fedavg(ADAM, Mean("count")), BY_EXAMPLES)
 
 
+@pytest.mark.parametrize("name", ["fare-dust", "feast"])
+def test_a_bad_client_spoils_no_other_lane(name):
+    task = spoiled([BAD], np.nan)
+    alone, together = (train_every(name, task=task, lanes=lanes) for lanes in (1, 3))
+    assert_close(together.w, alone.w)
+    assert_close(together.model, alone.model)
+    assert together.dropped == alone.dropped and alone.dropped[-1] > 2
+
+
 AVERAGED = {
     "fedavg": FEDAVG_EMA,
     "fare-dust": FARE_DUST_EMA,

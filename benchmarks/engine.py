@@ -89,7 +89,7 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
             )
             step = jax.vmap(alone, in_axes=(None, 0, 0, None, None, None))
         return jax.lax.fori_loop(
-            0, ticks, lambda t, carry: step(t, *carry, job, params, data), (w, batch)
+            0, ticks, lambda t, carry: step(t, carry[0], carry[1], job, params, data), (w, batch)
         )[0]
 
     def whole() -> Any:
@@ -98,7 +98,8 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
             task, algorithm, client, carry, table, data, np.uint32(0), 0, plan.steps
         )
 
-    timed(whole), timed(lambda: bare(data, params, ticks))
+    for warm_up in (whole, lambda: bare(data, params, ticks)):
+        timed(warm_up)
     times = [(timed(lambda: bare(data, params, ticks)), timed(whole))
              for _ in range(options.repeats)]  # fmt: skip
     floor, ours = median(t[0] for t in times), median(t[1] for t in times)

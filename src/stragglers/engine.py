@@ -297,7 +297,7 @@ def table_of(
 
 def rounded(slots: int) -> int:
     """A few more buckets than needed, so that trials with other schedules fit the same program."""
-    return slots if slots <= 2 else -(-slots // 4) * 4
+    return slots if slots <= 2 else power_of_two(slots)
 
 
 def power_of_two(size: int) -> int:

@@ -13,11 +13,10 @@ import pytest
 
 from stragglers import draws, metrics, schedule
 from stragglers.client import Data, Job, local_steps, local_training
-from stragglers.interpret import Buffer, Coordinator, Rounds, interpret
+from stragglers.interpret import Buffer, Coordinator, interpret
 from stragglers.latency import Draw
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
-from stragglers.shuffle import hashed
 from stragglers.simulate import seed_word, simulate
 from stragglers.tasks.base import Task
 
@@ -189,13 +188,6 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
     return interpret(coordinator, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
 
 
-def by_simulator(task, plan, algorithm, client, **options):
-    return simulate(task, plan, algorithm, client, **options)
-
-
 def matrix(params):
     """Linear weights as the reference's one matrix."""
     return np.vstack([np.asarray(params["w"]), np.asarray(params["b"])])
-
-
-__all__ = ["Buffer", "Rounds", "hashed"]

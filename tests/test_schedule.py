@@ -539,3 +539,13 @@ def test_latencies_drawn_in_parts_are_the_latencies_drawn_at_once(monkeypatch):
     monkeypatch.setattr(schedule, "CHUNK", 100)
     for at_once, in_parts in zip(whole, plans(), strict=True):
         assert_same(at_once, in_parts, f"{UNTIMED} {TIMED}")
+
+
+def test_points_of_a_curve_by_updates_and_by_time():
+    plan = schedule.over_selected(
+        3, table_latency([1.0, 2.0, 4.0]), seed=0, goal=2, cohort=3, updates=10, late_seconds=9.0
+    )
+    assert plan.time.tolist() == [2, 4, 6, 8, 10] and plan.ready.tolist() == [4, 6, 8, 10, 12]
+    assert plan.steps_at(updates=[1, 2, 3, 10, 99]) == [1, 2, 5]
+    assert plan.steps_at(times=[3.9, 4.0, 9.0, 50.0]) == [0, 1, 3, 5]
+    assert plan.steps_at(updates=[4], times=[9.0]) == [2, 3]

@@ -14,6 +14,7 @@ A client still under way may be drawn again. Times are float64 seconds, made by 
 """
 
 import heapq
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
@@ -60,6 +61,12 @@ class Schedule(NamedTuple):
     def end(self) -> float:
         """When training is over, seconds."""
         return float(self.ready[-1])
+
+    def steps_at(self, *, updates: Sequence[int] = (), times: Sequence[float] = ()) -> list[int]:
+        """Server steps made when the budget first reaches each count, and by each time."""
+        by_updates = np.minimum(np.searchsorted(self.updates, updates) + 1, self.steps)
+        by_times = np.searchsorted(self.ready, times, side="right")
+        return sorted({*by_updates.tolist(), *by_times.tolist()})
 
 
 def over_selected(

@@ -24,7 +24,7 @@ from stragglers.client import Client, Data, local_steps
 from stragglers.errors import BadInput
 from stragglers.lanes import pack
 from stragglers.metrics import Metrics
-from stragglers.rows import rows_of
+from stragglers.rows import Rows, rows_of
 from stragglers.schedule import Schedule
 from stragglers.shuffle import hashed
 from stragglers.tasks.base import Task, check
@@ -86,81 +86,98 @@ def simulate(
 ) -> Result:
     """Trains and evaluates after the given server steps (default: the last).
 
+    `schedule.steps_at` turns update counts and times into server steps.
+
     `lanes` clients train at once (default: one on a CPU, a step's clients on an accelerator).
     `curve_examples` limits the test set for all points but the last; `chunk` fixes the number of
     server steps between two looks at the clock.
     """
-    check(task)
-    rows = rows_of(schedule, algorithm.settles, seed=seed, teachers=teachers)
-    sizes = task.population.examples[rows.client]
-    steps_of = np.where(sizes > 0, local_steps(rows.examples, client, time_limited), 0)
-    weight = weigh(rows.staleness, sizes)
-    if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise BadInput("weights of reports must be finite and not negative")
-
-    params = jax.jit(task.model.init)(jax.random.key(seed_word(seed)))
-    dtype = jnp.result_type(*jax.tree.leaves(params))
-    packing = pack(rows.begin, steps_of, lanes or default_lanes(rows.begin))
-    first = task.offsets[rows.client]
-    table = engine.table_of(rows, packing, sizes, first, steps_of, weight.astype(dtype))
-    carry = engine.start(algorithm, params, rows.slots)
-    data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
+    run = _set_up(task, schedule, algorithm, client, seed, weigh, teachers, time_limited, lanes)
     every = metrics.test_data(task)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples)
-
     stops = sorted({*(evaluate_at or ()), schedule.steps})
     if stops[0] < 0 or stops[-1] > schedule.steps:
         raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {schedule.steps}")
-    local = np.concatenate([[0], np.cumsum(steps_of)])
-    curve: list[Point] = []
+
+    carry, begin = run.carry, run.rows.begin
     began, step, length = time.perf_counter(), 0, chunk or 1
+    curve: list[Point] = []
     streak, diverged = 0, None  # clients dropped in a row, chunk by chunk
-    model = trees.copy(params)
+    model = trees.copy(algorithm.params(carry.server))
     for stop in stops:
-        while step < stop:
-            until = min(stop, step + length)
-            ticked = time.perf_counter()
-            before = int(carry.dropped)
+        while step < stop and not diverged:
+            first, step = step, min(stop, step + length)
+            ticked, before = time.perf_counter(), int(carry.dropped)
             carry = engine.advance(
-                task, algorithm, client, carry, table, data, seed_word(seed), step, until
+                task, algorithm, client, carry, run.table, run.data, seed_word(seed), first, step
             )
             lost = int(carry.dropped) - before  # waits for the device
-            taken = time.perf_counter() - ticked
-            streak = streak + lost if lost == rows.begin[until] - rows.begin[step] else 0
-            step = until
-            if streak >= HOPELESS or 0 < streak == rows.begin[-1]:
+            streak = streak + lost if lost == begin[step] - begin[first] else 0
+            if streak >= HOPELESS or 0 < streak == begin[-1]:
                 diverged = _diverged(streak, step)
-                break
-            if not _finite(algorithm.params(carry.server)):
+            elif not _finite(algorithm.params(carry.server)):
                 diverged = _overflowed(step)
-                break
             if chunk is None:
-                length = _next_length(length, taken)
+                length = _next_length(length, time.perf_counter() - ticked)
             if on_progress:
                 on_progress(Progress(
-                    step, schedule.steps, int(rows.begin[step]), time.perf_counter() - began,
+                    step, schedule.steps, int(begin[step]), time.perf_counter() - began,
                     float(schedule.ready[step - 1]), curve[-1].metrics if curve else None,
                 ))  # fmt: skip
         if diverged:
             break
-        model = algorithm.model(carry.server)
-        last = step == schedule.steps
-        done = int(rows.begin[step])
+        # A copy: the carry's buffers are given away to the next chunk.
+        model = trees.copy(algorithm.model(carry.server))
+        test = every if step == schedule.steps else some
+        local = int(run.steps[: begin[step]].sum())
         curve.append(Point(
             step=step,
             time_s=float(schedule.ready[step - 1]) if step else 0.0,
             updates=int(schedule.updates[step - 1]) if step else 0,
-            local_steps=int(local[done]),
-            examples=int(local[done]) * client.batch_size,
+            local_steps=local,
+            examples=local * client.batch_size,
             wall_s=time.perf_counter() - began,
             dropped=int(carry.dropped),
-            metrics=metrics.evaluate(task, model, every if last else some),
+            metrics=metrics.evaluate(task, model, test),
         ))  # fmt: skip
-        model = trees.copy(model)  # the carry's buffers are given away to the next chunk
-    return Result(
-        curve, algorithm.params(carry.server), model, int(rows.begin[step]), int(carry.dropped),
-        diverged,
-    )  # fmt: skip
+    trained, dropped = int(begin[step]), int(carry.dropped)
+    return Result(curve, algorithm.params(carry.server), model, trained, dropped, diverged)
+
+
+class _Run(NamedTuple):
+    """A run before its first step."""
+
+    rows: Rows
+    steps: NDArray[np.int64]  # local steps of each row
+    table: engine.Table
+    carry: engine.Carry
+    data: Data
+
+
+def _set_up(
+    task: Task,
+    schedule: Schedule,
+    algorithm: Algorithm,
+    client: Client,
+    seed: int,
+    weigh: Weigh,
+    teachers: int,
+    time_limited: bool,
+    lanes: int | None,
+) -> _Run:
+    check(task)
+    rows = rows_of(schedule, algorithm.settles, seed=seed, teachers=teachers)
+    sizes = task.population.examples[rows.client]
+    steps = np.where(sizes > 0, local_steps(rows.examples, client, time_limited), 0)
+    weight = weigh(rows.staleness, sizes)
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise BadInput("weights of reports must be finite and not negative")
+    params = jax.jit(task.model.init)(jax.random.key(seed_word(seed)))
+    weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
+    packing = pack(rows.begin, steps, lanes or default_lanes(rows.begin))
+    table = engine.table_of(rows, packing, sizes, task.offsets[rows.client], steps, weight)
+    carry = engine.start(algorithm, params, rows.slots)
+    return _Run(rows, steps, table, carry, Data(jnp.asarray(task.x), jnp.asarray(task.y)))
 
 
 def default_lanes(begin: NDArray[np.int32]) -> int:

@@ -81,7 +81,8 @@ class _Shown:
     def finish(self, label: str, line: str) -> None:
         self.update(label, 1.0, "")
         self.bar.remove_task(self.bars[label])
-        print(f"{label}: {line}", file=sys.stderr)
+        console = self.bar.console  # a plain print would be painted over by the bars
+        console.print(f"{label}: {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _one_by_one(jobs: list[Job], processes: int) -> list[dict[str, Any]]:

@@ -50,6 +50,13 @@ def test_the_table_is_sorted_by_straggler_accuracy(capsys, tmp_path):
     assert code == 0 and "straggler accuracy" in out and "picture:" in out
 
 
+def test_the_curve_may_use_fewer_test_examples_than_its_end(capsys, tmp_path):
+    arguments = ("glyphs/per-domain/fedadam", "--json", "--set", "curve_examples=50")
+    code, out, _ = train(capsys, tmp_path, *arguments)
+    curve = json.loads(out)["glyphs/per-domain/fedadam"][0]["curve"]
+    assert code == 0 and [point["test_examples"] for point in curve] == [50, 12 * 20]
+
+
 def test_buffers_train_too(capsys, tmp_path):
     small = "--set writers=12 --set buffer=3 --set concurrency=6 --set updates=30"
     code, out, _ = train(

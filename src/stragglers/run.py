@@ -51,6 +51,7 @@ def run(
                       exponent=weight.exponent),
         teachers=teachers,
         time_limited=experiment.schedule.time_limit is not None,
+        curve_examples=experiment.curve_examples,
         on_progress=on_progress,
     )  # fmt: skip
 

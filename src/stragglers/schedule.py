@@ -213,7 +213,7 @@ def buffered(
     steps = _whole_steps(updates, buffer, "server step", "buffer")
     group = buffer if refill == "at_update" else 1
 
-    groups = -(-(steps * buffer) // group)  # enough to replace every report
+    groups = steps * buffer // group  # as many as replace every report
     dispatches = concurrency + groups * group
     who = np.empty(dispatches, np.int32)
     who[:concurrency] = draws.cohorts(

@@ -242,5 +242,6 @@ class Experiment(Settings, frozen=True):
     aggregation: Aggregation = Aggregation()
     threads: Count = 2  # of XLA on a CPU: part of the result's last bits
     evaluations: Count = 20  # points of the curve, evenly spread over the server steps
+    curve_examples: Count | None = None  # test examples behind all points but the last
     readings: dict[str, dict[str, Any]] = {}  # other readings of the paper: settings by name
     paper: Paper | None = None

@@ -45,6 +45,7 @@ class Point(NamedTuple):
     examples: int
     wall_s: float
     dropped: int
+    test_examples: int  # behind the metrics: some of them on the way, all of them at the end
     metrics: Metrics
 
 
@@ -138,6 +139,7 @@ def simulate(
             examples=local * client.batch_size,
             wall_s=time.perf_counter() - began,
             dropped=int(carry.dropped),
+            test_examples=int(test.real.sum()),
             metrics=metrics.evaluate(task, model, test),
         ))  # fmt: skip
     trained, dropped = int(begin[step]), int(carry.dropped)

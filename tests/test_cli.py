@@ -61,6 +61,32 @@ def test_settings_by_bare_name_and_by_path(capsys):
     assert by_name["time_s"] < plan(capsys, "cifar100/per-example/fedavg")["time_s"]
 
 
+def test_only_the_published_settings_are_compared_with_the_paper(capsys):
+    assert plan(capsys, "cifar100/per-example/fedavg", "--seed", "3")["paper_time_s"] == 638038
+    assert plan(capsys, "cifar100/per-example/fedavg", "--set", "goal=30")["paper_time_s"] is None
+
+
+def test_latencies_beyond_all_numbers_never_report(capsys, tmp_path):
+    fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
+    (tmp_path / "f.toml").write_text(
+        "updates = 100\n" + FLEET.format(csv="c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n" + factors('{kind = "lognormal", mu = 800.0, sigma = 1.0}')
+        + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
+    )  # fmt: skip
+    assert "check the latencies" in refused(capsys, "plan", str(tmp_path / "f.toml"))
+
+
+def test_a_bad_distribution_is_named_by_its_place(capsys, tmp_path):
+    fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
+    (tmp_path / "f.toml").write_text(
+        "updates = 100\n" + FLEET.format(csv="c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n" + factors('{kind = "gamma", shape = -2.0, scale = 1.0}')
+        + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
+    )  # fmt: skip
+    line = refused(capsys, "plan", str(tmp_path / "f.toml"))
+    assert "latency.groups.all.communication: gamma: shape=-2.0" in line
+
+
 def test_an_alternative_replaces_the_other(capsys):
     out = plan(capsys, "cifar100/per-domain/fare-dust", "--set", "late_seconds=50")
     assert "late ones within 50 s" in out["policy"] and out["reports"]["unused"] > 0
@@ -69,7 +95,7 @@ def test_an_alternative_replaces_the_other(capsys):
 def test_sweep_is_a_table_of_plans(capsys):
     out = plan(capsys, "cifar100/per-domain/fedadam", "--sweep", "over_selection=1,1.2,1.5")
     rows = out["sweep"]
-    assert [row["set"]["schedule.over_selection"] for row in rows] == ["1", "1.2", "1.5"]
+    assert [row["set"]["schedule.over_selection"] for row in rows] == [1, 1.2, 1.5]
     times = [row["time_s"] for row in rows]
     assert times == sorted(times, reverse=True)
     used = [row["share"]["straggler"]["used"] for row in rows]
@@ -147,6 +173,10 @@ BAD = {
     "--figure no/such/folder/plan.png": "no folder",
     "--figur plan.png": "did you mean '--figure'",
     "--sweep goal=1,2 --figure plan.png": "leave out",
+    "--sweep goal=10,20 --sweep goal=30": "exclude each other",
+    "--sweep cohort=60,70 --sweep over_selection=1,2": "exclude each other",
+    "--set over_selection=inf": "schedule.over_selection",
+    "--goal 3": "--set KEY=VALUE",
 }
 
 
@@ -167,7 +197,10 @@ DOCUMENTS = {
     'kind = "buffered"\nbuffer = 2\nconcurrency = 4\n': "a fleet needs `csv` or `groups`",
     'updates = 10\n[task]\ncsv = "x.csv"\n': "task.name is missing",
     'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
-    '[latency.groups.standard]\ncommunication = {kind = "lognormal", mu = 1.0}\n': "sigma",
+    '[latency.groups.standard]\ncommunication = {kind = "lognormal", mu = 1.0}\n': (
+        "latency.groups.standard.communication"
+    ),
+    'updates = 10\n[task]\nname = ["fleet"]\n': "task.name",
     'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
     '[latency.groups.standard]\ncommunication = {kind = "lognorm", mu = 1.0}\n': "lognormal",
 }

@@ -13,8 +13,11 @@ from stragglers.population import Population
 from stragglers.schedule import Schedule
 
 
-def distribution(given: settings.Distribution) -> Distribution:
-    return DISTRIBUTIONS[str(given.__struct_config__.tag)](**fields(given))
+def distribution(given: settings.Distribution, where: str) -> Distribution:
+    try:
+        return DISTRIBUTIONS[str(given.__struct_config__.tag)](**fields(given))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
 
 
 def clients(task: settings.Task, seed: int) -> Population:
@@ -32,7 +35,7 @@ def clients(task: settings.Task, seed: int) -> Population:
             return population.from_csv(file)
         case settings.Fleet(csv=None, groups=dict(groups)):
             made_up = {
-                name: (group.clients, distribution(group.examples))
+                name: (group.clients, distribution(group.examples, f"task.groups.{name}.examples"))
                 for name, group in groups.items()
             }
             return population.fleet(made_up, seed)
@@ -50,10 +53,11 @@ def factors(given: settings.Latency) -> dict[str, Factors] | Factors:
         case settings.Groups():
             return {
                 name: Factors(
-                    distribution(group.communication),
-                    distribution(group.overhead),
-                    distribution(group.per_example),
-                )
+                    *(
+                        distribution(getattr(group, factor), f"latency.groups.{name}.{factor}")
+                        for factor in Factors._fields
+                    )
+                )  # fmt: skip
                 for name, group in given.groups.items()
             }
 
@@ -119,7 +123,11 @@ def policy(given: settings.Schedule) -> str:
         words += ["refilled at once"] if given.refill == "at_once" else []
     else:
         words = [f"rounds of {cohort(given)} clients that close at {given.goal} reports"]
-        words += [f"late ones within {given.late_seconds:,.0f} s"] if given.late_seconds else []
+        words += (
+            [f"late ones within {given.late_seconds:,.0f} s"]
+            if given.late_seconds is not None
+            else []
+        )
         words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
     return ", ".join(words + (["limited in time"] if given.time_limit else []))
 

@@ -1,6 +1,7 @@
 """The command line: parse, build, call, print."""
 
 import argparse
+import difflib
 import itertools
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None
         return 0
     except KeyboardInterrupt:
+        print("stragglers: interrupted; finished trials are saved", file=sys.stderr)
         return 130
     return 0
 
@@ -68,19 +70,24 @@ def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
             raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
         path = config.full_path(document, name.strip())
         axes.append([(path, value.strip()) for value in values.split(",")])
+    paths = [axis[0][0] for axis in axes]
+    for one, other in itertools.combinations(paths, 2):
+        if one == other or any({one, other} <= group for group in config.ALTERNATIVES):
+            raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
     documents = []
     for chosen in itertools.product(*axes):
         swept = document
         for path, value in chosen:
             swept = config.override(swept, f"{path}={value}")
-        documents.append((dict(chosen), swept))
+        documents.append(({path: config.value_of(value) for path, value in chosen}, swept))
     rows = [{"set": chosen, **_summary(swept)[0]} for chosen, swept in documents]
     if options.json:
         print(_json({"preset": options.preset, "sweep": rows}))
         return
     from stragglers.report import tables
 
-    keys = [axis[0][0].rsplit(".", 1)[-1] for axis in axes]
+    leaves = [path.rsplit(".", 1)[-1] for path in paths]
+    keys = leaves if len(set(leaves)) == len(leaves) else paths
     tables.print_sweep(options.preset, keys, rows)
 
 
@@ -126,8 +133,11 @@ def run(options: argparse.Namespace) -> None:
     from stragglers.trials import processes_for, run_trials
 
     processes = options.processes or processes_for(trials * len(documents), *threads)
-    results = run_trials(documents, trials, processes)
-    write(folder / "results.json", lambda path: Path(path).write_text(_json(results)))
+
+    def save(results: dict[str, Any]) -> None:
+        write(folder / "results.json", lambda path: Path(path).write_text(_json(results)))
+
+    results = run_trials(documents, trials, processes, save)
     from stragglers.report import figures, tables
 
     title = f"{trials} trials: median and range" if trials > 1 else "one trial"
@@ -232,8 +242,14 @@ class _OneLineParser(argparse.ArgumentParser):
                 "--reading",
                 "--help",
             ]
-            raise BadInput(f"unknown argument {unknown[0]!r}; {did_you_mean(unknown[0], flags)}")
+            raise BadInput(_unknown(unknown[0], flags))
         return options
+
+
+def _unknown(argument: str, flags: Sequence[str]) -> str:
+    if difflib.get_close_matches(argument, flags, cutoff=0.7):
+        return f"unknown argument {argument!r}; {did_you_mean(argument, flags)}"
+    return f"unknown argument {argument!r}; settings are changed with --set KEY=VALUE (see --help)"
 
 
 if __name__ == "__main__":

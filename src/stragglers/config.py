@@ -54,11 +54,24 @@ def read(name: str) -> dict[str, Any]:
     else:
         raise BadInput(f"no preset {name!r}; {did_you_mean(name, known)}")
     try:
-        return tomllib.loads(source.read_text(encoding="utf-8"))
+        document = tomllib.loads(source.read_text(encoding="utf-8"))
+        return _beside(document, source.parent) if isinstance(source, Path) else document
     except OSError as error:
         raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{name}: not valid TOML ({error})") from None
+
+
+def _beside(document: Any, folder: Path) -> Any:
+    """Files that a document names lie beside it, unless their path is absolute."""
+    if not isinstance(document, dict):
+        return document
+    return {
+        key: str(folder / value)
+        if key in ("csv", "file") and isinstance(value, str)
+        else _beside(value, folder)
+        for key, value in document.items()
+    }
 
 
 def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
@@ -71,7 +84,9 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
         if path in group:
             for other in group - {path}:
                 document = _without(document, other.split("."))
-    return _with(document, path.split("."), _value(text.strip()))
+    if path != "seed":
+        document = _without(document, ["paper"])  # another experiment than the published one
+    return _with(document, path.split("."), value_of(text.strip()))
 
 
 def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -110,6 +125,17 @@ def experiment_from(document: dict[str, Any]) -> Experiment:
         raise BadInput(f"{key}: {what.replace('`', '')}{given}") from None
 
 
+def _converted(cls: type[Struct], document: dict[str, Any], path: str) -> None:
+    """Checks one section by itself, so that its group is named where msgspec would say [...]."""
+    try:
+        msgspec.convert(document, cls)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        key = path + where.strip("`")
+        given = _lookup(document, where.strip("`").lstrip(".")) if where else ""
+        raise BadInput(f"{key}: {what.replace('`', '')}{given}") from None
+
+
 def _check(cls: type[Struct], document: Any, path: str) -> None:
     """Raises on unknown keys, unknown kinds and NaN, which msgspec would say less helpfully."""
     if not isinstance(document, dict):
@@ -125,6 +151,7 @@ def _check(cls: type[Struct], document: Any, path: str) -> None:
             continue
         for section, inside, where in _sections(fields[key].type, value, path + key):
             _check(section, inside, where + ".")
+            _converted(section, inside, where)
 
 
 def _sections(
@@ -152,7 +179,7 @@ def _choose(structs: list[type[Struct]], value: dict[str, Any], path: str) -> ty
         raise BadInput(
             f"{path}.{tag_field} is missing; expected one of: {', '.join(map(str, tags))}"
         )
-    if tag not in tags:
+    if not isinstance(tag, str) or tag not in tags:
         raise BadInput(
             f"{path}.{tag_field}: {tag!r} given; {did_you_mean(str(tag), map(str, tags))}"
         )
@@ -189,7 +216,7 @@ def _tag_fields(cls: type[Struct]) -> list[str]:
     return [field] if field else []
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A TOML value; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

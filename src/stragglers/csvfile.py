@@ -17,6 +17,8 @@ def rows(path: Path, what: str) -> Iterator[tuple[int, list[str]]]:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise BadInput(f"{path}: line {line}: not UTF-8, expected {what}") from None
+    except ValueError:  # a null byte in the path
+        raise BadInput(f"{str(path)!r}: not a path, expected {what}") from None
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         for row in reader:

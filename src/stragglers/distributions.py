@@ -31,7 +31,7 @@ def lognormal(mu: float, sigma: float) -> Distribution:
     """Median exp(mu), natural logarithm."""
     _finite("lognormal", mu=mu)
     _at_least("lognormal", 0, sigma=sigma)
-    return lambda z: np.exp(mu + sigma * z)
+    return lambda z: _exp(mu + sigma * z)
 
 
 def constant(value: float) -> Distribution:
@@ -63,7 +63,7 @@ def gamma(shape: float, scale: float) -> Distribution:
 def pareto(minimum: float, alpha: float) -> Distribution:
     """P(T > t) = (minimum / t) ** alpha; the mean is infinite for alpha <= 1."""
     _above("pareto", 0, minimum=minimum, alpha=alpha)
-    return lambda z: minimum * np.exp(_exponential(z) / alpha)
+    return lambda z: minimum * _exp(_exponential(z) / alpha)
 
 
 def samples(file: str | Path, column: str | None = None) -> Distribution:
@@ -117,6 +117,12 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
     "samples": samples,
     "percentiles": percentiles,
 }
+
+
+def _exp(x: Array) -> Array:
+    """Infinity where it overflows: a client that slow never reports."""
+    with np.errstate(over="ignore"):
+        return np.exp(x)
 
 
 def _uniform(z: Array) -> Array:

@@ -9,7 +9,10 @@ class BadInput(ValueError):
 
 
 def did_you_mean(given: str, valid: Iterable[str]) -> str:
-    """Ends a message about an unknown name: the nearest valid one, or all of them."""
+    """Ends a message about an unknown name: the nearest valid one, or what there is."""
     names = sorted(valid)
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    some = [name for name in names if given and name.startswith(given)] or names
+    return f"expected one of: {', '.join(some[:16])}{', ...' if len(some) > 16 else ''}"

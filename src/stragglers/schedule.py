@@ -141,7 +141,8 @@ def over_selected(
     steps = int(np.searchsorted(total, updates, side="right"))
     if steps == stuck < rounds and total[-1:].sum() + goal <= updates:
         raise BadInput(f"round {stuck} never closes: fewer than goal={goal} of its cohort={cohort} "
-                       "clients ever report; lower `goal` or raise `cohort`")  # fmt: skip
+                       "clients ever report; lower `goal`, raise `cohort` or check the "
+                       "latencies")  # fmt: skip
     if steps == 0:
         raise BadInput(f"updates={updates} is less than the {counted[0]} that the first round "
                        "returns; raise `updates` or lower `cohort`")  # fmt: skip

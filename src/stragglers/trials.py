@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,9 +32,12 @@ class Job(NamedTuple):
 
 
 def run_trials(
-    documents: dict[str, dict[str, Any]], trials: int, processes: int
+    documents: dict[str, dict[str, Any]],
+    trials: int,
+    processes: int,
+    save: Callable[[dict[str, list[dict[str, Any]]]], None],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Trains each with seeds seed, seed + 1, ...; the results are ready for JSON."""
+    """Trains each with seeds seed, seed + 1, ...; saves after every trial, ready for JSON."""
     jobs = []
     for name, document in documents.items():
         first = config.experiment_from(document).seed
@@ -45,6 +48,7 @@ def run_trials(
     run_all = _one_by_one if processes == 1 else _side_by_side
     for job, result in zip(jobs, run_all(jobs, processes), strict=True):
         results[job.name].append(result)
+        save(results)
     return results
 
 
@@ -85,18 +89,17 @@ class _Shown:
         console.print(f"{label}: {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _one_by_one(jobs: list[Job], processes: int) -> list[dict[str, Any]]:
+def _one_by_one(jobs: list[Job], processes: int) -> Iterator[dict[str, Any]]:
     del processes
-    shown, results = _Shown(len(jobs)), []
+    shown = _Shown(len(jobs))
     with shown.bar:
         for job in jobs:
             record, line = _train(job, shown.update)
             shown.finish(job.label, line)
-            results.append(record)
-    return results
+            yield record
 
 
-def _side_by_side(jobs: list[Job], processes: int) -> list[dict[str, Any]]:
+def _side_by_side(jobs: list[Job], processes: int) -> Iterator[dict[str, Any]]:
     context = multiprocessing.get_context("spawn")
     news = context.Queue()
     shown = _Shown(len(jobs))
@@ -108,7 +111,6 @@ def _side_by_side(jobs: list[Job], processes: int) -> list[dict[str, Any]]:
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     pool = ProcessPoolExecutor(processes, context, _connect, (news,))
-    results = []
     try:
         with shown.bar:
             futures: list[Future[tuple[dict[str, Any], str]]] = [
@@ -117,12 +119,11 @@ def _side_by_side(jobs: list[Job], processes: int) -> list[dict[str, Any]]:
             for job, future in zip(jobs, futures, strict=True):
                 record, line = future.result()
                 shown.finish(job.label, line)
-                results.append(record)
+                yield record
     finally:
         pool.shutdown(cancel_futures=True)
         news.put(None)
         listener.join()
-    return results
 
 
 _news: Any = None  # of a spawned process: the way back to its parent

@@ -86,6 +86,8 @@ def print_results(experiments: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _range(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{100 * values[0]:.1f} %"
     return f"{100 * median(values):.1f} % [{100 * min(values):.1f}, {100 * max(values):.1f}]"
 
 

@@ -64,7 +64,7 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
     rows = rows_of(plan, "never", seed=0)
     mine = sizes[rows.client]
     steps = local_steps(rows.examples, client, time_limited=False)
-    lanes = options.lanes or default_lanes(rows.begin)
+    lanes = options.lanes or default_lanes(rows.begin, steps)
     packing = pack(rows.begin, steps, lanes)
     table = engine.table_of(rows, packing, mine, task.offsets[rows.client], steps,
                             np.ones(len(steps), np.float32))  # fmt: skip

@@ -15,7 +15,7 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
 from stragglers.interpret import Rounds
-from stragglers.simulate import simulate
+from stragglers.simulate import default_lanes, simulate
 from stragglers.tasks.base import check
 from tests.helpers import linear_task, matrix, plan_for, traced
 
@@ -243,3 +243,13 @@ def test_the_ends_of_every_range_are_allowed():
     feast(ADAM, beta=0.999, kappa=1.0)
     fare_dust(ADAM, k=1)
     assert with_ema(FEDAVG, 0.0) is FEDAVG and with_ema(FEDAVG, 0.999) is not FEDAVG
+
+
+def test_lanes_follow_the_sizes_and_the_device(monkeypatch):
+    begin = np.array([0, 50, 100])
+    equal, one_giant = np.full(100, 10), np.r_[np.full(99, 10), 1000]
+    assert default_lanes(begin, equal) == 1  # a CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert default_lanes(begin, equal) == 50
+    assert default_lanes(np.array([0, 100]), one_giant) == 2
+    assert default_lanes(np.array([0, 0, 1]), np.array([0])) == 1

@@ -31,7 +31,7 @@ from stragglers.tasks.base import Task, check
 from stragglers.weights import Weigh, report_weights
 
 CHUNK_SECONDS = 1.0
-MOST_LANES = 64  # beyond that an accelerator is full
+MOST_LANES = 256
 HOPELESS = 100  # clients dropped in a row after which training is given up
 
 
@@ -89,7 +89,7 @@ def simulate(
 
     `schedule.steps_at` turns update counts and times into server steps.
 
-    `lanes` clients train at once (default: one on a CPU, a step's clients on an accelerator).
+    `lanes` clients train at once (default: one on a CPU, what the sizes fill on an accelerator).
     `curve_examples` limits the test set for all points but the last; `chunk` fixes the number of
     server steps between two looks at the clock.
     """
@@ -176,17 +176,24 @@ def _set_up(
         raise BadInput("weights of reports must be finite and not negative")
     params = jax.jit(task.model.init)(jax.random.key(seed_word(seed)))
     weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
-    packing = pack(rows.begin, steps, lanes or default_lanes(rows.begin))
+    packing = pack(rows.begin, steps, lanes or default_lanes(rows.begin, steps))
     table = engine.table_of(rows, packing, sizes, task.offsets[rows.client], steps, weight)
     carry = engine.start(algorithm, params, rows.slots)
     return _Run(rows, steps, table, carry, Data(jnp.asarray(task.x), jnp.asarray(task.y)))
 
 
-def default_lanes(begin: NDArray[np.int32]) -> int:
-    """One lane on a CPU, where nested loops are fastest; else the clients of a usual step."""
+def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64]) -> int:
+    """One lane on a CPU, where nested loops are fastest; else as many as have work to the end.
+
+    A server step lasts as long as its longest client at least, so that more lanes than
+    total / longest would only wait for it; a quarter more leaves the packing some play.
+    """
     if jax.default_backend() == "cpu":
         return 1
-    return max(1, min(MOST_LANES, int(np.median(np.diff(begin)))))
+    cost = np.maximum(steps, 1)
+    busy = [part.sum() / part.max() for part in np.split(cost, begin[1:-1]) if len(part)]
+    clients = np.diff(begin).max(initial=1)
+    return int(np.clip(round(1.25 * float(np.median(busy or [1]))), 1, min(clients, MOST_LANES)))
 
 
 def seed_word(seed: int) -> np.uint32:

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None
         return 0
     except KeyboardInterrupt:
-        print("stragglers: interrupted; finished trials are saved", file=sys.stderr)
+        print("stragglers: interrupted", file=sys.stderr)
         return 130
     return 0
 

@@ -4,8 +4,8 @@
     in_lanes        a tick is one local step of every lane; a lane that ends a client hands its
                     delta over and starts the next
 
-Either way a delta is added into its bucket as soon as it is there, in a fixed order. Every
-quantity that a loop carries is in one immutable `Carry`.
+Either way a delta is added into its bucket as soon as it is there, in a fixed order. Between two
+server steps everything is in one immutable `Carry`.
 """
 
 from functools import partial
@@ -301,4 +301,5 @@ def rounded(slots: int) -> int:
 
 
 def power_of_two(size: int) -> int:
+    """The next one, 2 at least."""
     return 1 << max(size - 1, 1).bit_length()

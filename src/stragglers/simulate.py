@@ -31,7 +31,7 @@ from stragglers.tasks.base import Task, check
 from stragglers.weights import Weigh, report_weights
 
 CHUNK_SECONDS = 1.0
-MOST_LANES = 256
+MOST_LANES = 256  # the widest that was measured is 200
 HOPELESS = 100  # clients dropped in a row after which training is given up
 
 
@@ -42,7 +42,7 @@ class Point(NamedTuple):
     time_s: float  # simulated
     updates: int  # counted against the budget
     local_steps: int
-    examples: int
+    examples: int  # gone through, those that fill a last batch included
     wall_s: float
     dropped: int
     test_examples: int  # behind the metrics: some of them on the way, all of them at the end

@@ -37,7 +37,7 @@ def run_trials(
     processes: int,
     save: Callable[[dict[str, list[dict[str, Any]]]], None],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Trains each with seeds seed, seed + 1, ...; saves after every trial, ready for JSON."""
+    """Trains each with seeds seed, seed + 1, ...; saves after each, in order, ready for JSON."""
     jobs = []
     for name, document in documents.items():
         first = config.experiment_from(document).seed

@@ -30,9 +30,11 @@ from stragglers.models.mlp import mlp
 from stragglers.population import PAPER_GROUPS, Population
 from stragglers.rows import rows_of
 from stragglers.schedule import over_selected
-from stragglers.simulate import default_lanes
+from stragglers.setup import default_lanes
+from stragglers.table import table_of
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import cross_entropy, ink, is_right
+from stragglers.together import join
 
 BATCH = 20
 MODELS = {"cnn": cnn(), "mlp": mlp()}
@@ -61,16 +63,17 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
         len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=0,
         goal=options.clients, cohort=options.clients, updates=options.clients * options.rounds,
     )  # fmt: skip
-    rows = rows_of(plan, "never", seed=0)
+    rows = join([rows_of(plan, "never", seed=0)])
     mine = sizes[rows.client]
     steps = local_steps(rows.examples, client, time_limited=False)
     lanes = options.lanes or default_lanes(rows.begin, steps)
     packing = pack(rows.begin, steps, lanes)
-    table = engine.table_of(rows, packing, mine, task.offsets[rows.client], steps,
+    table = table_of(rows, packing, mine, task.offsets[rows.client], steps,
                             np.ones(len(steps), np.float32))  # fmt: skip
     params = jax.jit(task.model.init)(jax.random.key(0))
     data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
-    local = local_sgd(task, client)
+    feed = engine.Feed(table, data, jnp.zeros(1, jnp.uint32))
+    local = local_sgd(task.lesson, client)
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
     ticks = int(packing.bound.sum())
 
@@ -93,13 +96,12 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
         )[0]
 
     def whole() -> Any:
-        carry = engine.start(algorithm, params, rows.slots)
-        return engine.advance(
-            task, algorithm, client, carry, table, data, np.uint32(0), 0, plan.steps
-        )
+        carry = engine.start(algorithm, jax.tree.map(lambda w: w[None], params), rows.slots)
+        advance = engine.program(task, algorithm, client, carry, feed)
+        return advance(carry, feed, np.int32(0), np.int32(plan.steps))
 
     for warm_up in (whole, lambda: bare(data, params, ticks)):
-        timed(warm_up)
+        timed(warm_up)  # compiles
     times = [(timed(lambda: bare(data, params, ticks)), timed(whole))
              for _ in range(options.repeats)]  # fmt: skip
     floor, ours = median(t[0] for t in times), median(t[1] for t in times)

@@ -17,7 +17,8 @@ from stragglers.interpret import Buffer, Coordinator, interpret
 from stragglers.latency import Draw
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
-from stragglers.simulate import seed_word, simulate
+from stragglers.setup import seed_word
+from stragglers.simulate import simulate
 from stragglers.tasks.base import Task
 
 FEATURES, CLASSES = 4, 3
@@ -89,7 +90,7 @@ def plan_for(task, policy, table, *, seed, steps, epochs=1):
 @cache
 def trainer(model, client):
     """One compiled client for all tests that train alike."""
-    return jax.jit(local_training(linear_task(model=model), client))
+    return jax.jit(local_training(linear_task(model=model).lesson, client))
 
 
 @contextmanager
@@ -136,8 +137,9 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "evaluate", keep)
-        patch.setattr("stragglers.engine.power_of_two", lambda size: max(64, size))
-        patch.setattr("stragglers.engine.rounded", lambda slots: max(8, slots))
+        patch.setattr("stragglers.table.power_of_two", lambda size: max(64, size))
+        for module in ("table", "engine"):
+            patch.setattr(f"stragglers.{module}.rounded", lambda slots: max(8, slots))
         stops = range(plan.steps + 1) if evaluate_at is None else evaluate_at
         result = simulate(task, plan, _watched(algorithm), client, evaluate_at=stops, **options)
     return Path(

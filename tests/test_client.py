@@ -31,7 +31,7 @@ UNITS = Data(jnp.eye(ROWS), jnp.zeros(ROWS, jnp.int32))
 @cache
 def training(last_batch):
     client = Client(learning_rate=1.0, batch_size=BATCH, last_batch=last_batch)
-    return jax.jit(local_training(TELLTALE, client))
+    return jax.jit(local_training(TELLTALE.lesson, client))
 
 
 def seen(size, positions, *, steps, dispatch=0, seed=0, first=10, last_batch="fill"):
@@ -198,7 +198,7 @@ LARGEST = 4  # client of 20 examples
 def delta(client, model, teacher, steps):
     job = Job(0, TASK.offsets[LARGEST], 20, 20, steps)
     data = Data(jnp.asarray(TASK.x), jnp.asarray(TASK.y))
-    train = jax.jit(local_training(TASK, client))
+    train = jax.jit(local_training(TASK.lesson, client))
     found = train(data, np.uint32(0), Download(model, teacher), jax.tree.map(jnp.int32, job))
     return np.vstack([found["w"], found["b"]])
 

@@ -15,7 +15,8 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
 from stragglers.interpret import Rounds
-from stragglers.simulate import default_lanes, simulate
+from stragglers.setup import default_lanes
+from stragglers.simulate import simulate
 from stragglers.tasks.base import check
 from tests.helpers import linear_task, matrix, plan_for, traced
 

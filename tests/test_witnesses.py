@@ -14,7 +14,8 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.interpret import Buffer, Rounds
-from stragglers.simulate import seed_word, simulate
+from stragglers.setup import seed_word
+from stragglers.simulate import simulate
 from tests import reference
 from tests.helpers import by_interpreter, linear_task, matrix, plan_for
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from stragglers import trees
 from stragglers.algorithms.base import Download, Params
 from stragglers.shuffle import hashed, shuffled
-from stragglers.tasks.base import Task
+from stragglers.tasks.base import Lesson
 
 
 class Client(NamedTuple):
@@ -76,17 +76,17 @@ class Local(NamedTuple):
     sgd: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
 
 
-def local_sgd(task: Task, client: Client) -> Local:
+def local_sgd(lesson: Lesson, client: Client) -> Local:
     """Builds one step of local SGD."""
     distance = _distance(client)
 
     def objective(
         params: Params, sent: Download, x: jax.Array, y: jax.Array, valid: jax.Array, key: jax.Array
     ) -> jax.Array:
-        logits = task.model.apply(params, x, key)
-        losses = task.loss(logits, y)
+        logits = lesson.model.apply(params, x, key)
+        losses = lesson.loss(logits, y)
         if client.distillation:
-            teacher = jax.lax.stop_gradient(task.model.apply(sent.teacher, x, None))
+            teacher = jax.lax.stop_gradient(lesson.model.apply(sent.teacher, x, None))
             losses = losses + client.distillation * distance(logits, teacher)
         total = jnp.mean(losses)
         if client.last_batch == "keep":
@@ -111,7 +111,7 @@ def local_sgd(task: Task, client: Client) -> Local:
     ) -> Params:  # fmt: skip
         key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
         augment, dropout = jax.random.split(jax.random.fold_in(key, step))
-        x = task.prepare(data.x[examples.row], augment)
+        x = lesson.prepare(data.x[examples.row], augment)
         gradient = jax.grad(objective)(
             params, sent, x, data.y[examples.row], examples.valid, dropout
         )
@@ -121,10 +121,10 @@ def local_sgd(task: Task, client: Client) -> Local:
 
 
 def local_training(
-    task: Task, client: Client
+    lesson: Lesson, client: Client
 ) -> Callable[[Data, jax.Array, Download, Job], Params]:
     """Builds (data, seed, download, job) -> delta: one client from start to end."""
-    local = local_sgd(task, client)
+    local = local_sgd(lesson, client)
 
     def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
         def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:

@@ -1,11 +1,39 @@
-"""What fits: sizes told before anything is allocated."""
+"""What fits: sizes told before anything is allocated, or before the first step."""
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from stragglers.errors import BadInput
+
+
+class Memory(NamedTuple):
+    """Bytes that training needs on its device at most, part by part."""
+
+    state: int  # servers: weights, optimizers, histories
+    buckets: int  # sums in flight
+    data: int  # training and test examples
+    schedule: int
+    program: int  # temporaries of the larger program: training or evaluation
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {readable(size)}" for name, size in self._asdict().items())
+        return f"{readable(self.total)} ({parts})"
+
+
+def readable(size: int) -> str:
+    """Bytes in a unit that leaves at most four digits."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if value >= 100 or unit == "B" else f"{value:.3g} {unit}"
 
 
 def tree_bytes(tree: Any) -> int:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stragglers.models.base import Params
+from stragglers.programs import compiled
 from stragglers.tasks.base import Task
 
 BATCH = 500
@@ -55,14 +56,18 @@ def _evenly(size: int, limit: int) -> np.ndarray:
 
 def evaluate(task: Task, params: Params, data: TestData) -> Metrics:
     """Scores a model; a group without test examples is NaN."""
-    totals = np.asarray(
-        _totals(task.model.apply, task.prepare, task.loss, task.score, params, data)
-    )
+    totals = np.asarray(program(task, params, data)(params, data))
     right, counted, loss, examples = totals.astype(float)  # each [straggler, standard]
     with np.errstate(invalid="ignore"):
         accuracy = [*(right / counted), right.sum() / counted.sum()]
         losses = [*(loss / examples), loss.sum() / examples.sum()]
     return Metrics._make(float(value) for value in accuracy + losses)
+
+
+def program(task: Task, params: Params, data: TestData) -> jax.stages.Compiled:
+    """(params, data) -> what is right, counted, lost and there, in each group."""
+    code = (task.model.apply, task.prepare, task.loss, task.score)
+    return compiled(_totals, code, params, data)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

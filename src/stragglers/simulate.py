@@ -4,34 +4,32 @@
                      step(v) on the bucket of reports that are on time
                      settle what is late and due
 
-engine.py has the program; here it is fed and watched. A chunk is a range of server steps given as
-dynamic bounds: long enough to amortise its launch, short enough for progress and evaluation in
-between, and of no influence on any bit of the result.
+setup.py makes the program and engine.py has it; here it is fed and watched. A chunk is a range of
+server steps given as dynamic bounds: long enough to amortise its launch, short enough for progress
+and evaluation in between, and of no influence on any bit of the result.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
-from stragglers import engine, metrics, trees
+from stragglers import metrics, trees
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.client import Client, Data, local_steps
+from stragglers.client import Client
 from stragglers.errors import BadInput
-from stragglers.lanes import pack
-from stragglers.metrics import Metrics
-from stragglers.rows import Rows, rows_of
+from stragglers.metrics import Metrics, TestData
 from stragglers.schedule import Schedule
-from stragglers.shuffle import hashed
-from stragglers.tasks.base import Task, check
+from stragglers.setup import Start, Trial, Work, set_up
+from stragglers.tasks.base import Task
 from stragglers.weights import Weigh, report_weights
 
 CHUNK_SECONDS = 1.0
-MOST_LANES = 256  # the widest that was measured is 200
 HOPELESS = 100  # clients dropped in a row after which training is given up
 
 
@@ -76,130 +74,134 @@ def simulate(
     client: Client,
     *,
     seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Result:
+    """Trains one trial; options as in `simulate_together`."""
+
+    def told(_: int, progress: Progress) -> None:
+        if on_progress:
+            on_progress(progress)
+
+    trials = [Trial(schedule, seed)]
+    return simulate_together(task, trials, algorithm, client, on_progress=told, **options)[0]
+
+
+def simulate_together(
+    task: Task,
+    trials: Sequence[Trial],
+    algorithm: Algorithm,
+    client: Client,
+    *,
     evaluate_at: Sequence[int] | None = None,
     weigh: Weigh = report_weights,
     teachers: int = 1,
     time_limited: bool = False,
     lanes: int | None = None,
     curve_examples: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_start: Callable[[Start], None] | None = None,
+    on_progress: Callable[[int, Progress], None] | None = None,
     chunk: int | None = None,
-) -> Result:
-    """Trains and evaluates after the given server steps (default: the last).
+) -> list[Result]:
+    """Trains trials of one experiment in one program, each as if it were alone.
 
-    `schedule.steps_at` turns update counts and times into server steps.
-
-    `lanes` clients train at once (default: one on a CPU, what the sizes fill on an accelerator).
-    `curve_examples` limits the test set for all points but the last; `chunk` fixes the number of
-    server steps between two looks at the clock.
+    Evaluates after the given server steps (default: the last); `schedule.steps_at` turns update
+    counts and times into server steps. `lanes` clients train at once (default: one on a CPU, what
+    the sizes fill on an accelerator). `curve_examples` limits the test set for all points but the
+    last; `chunk` fixes the number of server steps between two looks at the clock.
     """
-    run = _set_up(task, schedule, algorithm, client, seed, weigh, teachers, time_limited, lanes)
-    every = metrics.test_data(task)
-    some = every if curve_examples is None else metrics.test_data(task, curve_examples)
-    stops = sorted({*(evaluate_at or ()), schedule.steps})
-    if stops[0] < 0 or stops[-1] > schedule.steps:
-        raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {schedule.steps}")
+    steps = trials[0].schedule.steps
+    stops = sorted({*(evaluate_at or ()), steps})
+    if stops[0] < 0 or stops[-1] > steps:
+        raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {steps}")
+    run = set_up(
+        task, trials, algorithm, client, weigh=weigh, teachers=teachers,
+        time_limited=time_limited, lanes=lanes, curve_examples=curve_examples,
+    )  # fmt: skip
+    if on_start:
+        on_start(run.start)
 
-    carry, begin = run.carry, run.rows.begin
+    carry, advance = run.carry, run.advance
     began, step, length = time.perf_counter(), 0, chunk or 1
-    curve: list[Point] = []
-    streak, diverged = 0, None  # clients dropped in a row, chunk by chunk
-    model = trees.copy(algorithm.params(carry.server))
+    courses = [_Course(trial, work) for trial, work in zip(trials, run.works, strict=True)]
+    for trial, course in enumerate(courses):
+        course.model = _of(algorithm.params, carry.server, trial)
+    under_way = dict(enumerate(courses))
     for stop in stops:
-        while step < stop and not diverged:
+        while step < stop and under_way:
             first, step = step, min(stop, step + length)
-            ticked, before = time.perf_counter(), int(carry.dropped)
-            carry = engine.advance(
-                task, algorithm, client, carry, run.table, run.data, seed_word(seed), first, step
-            )
-            lost = int(carry.dropped) - before  # waits for the device
-            streak = streak + lost if lost == begin[step] - begin[first] else 0
-            if streak >= HOPELESS or 0 < streak == begin[-1]:
-                diverged = _diverged(streak, step)
-            elif not _finite(algorithm.params(carry.server)):
-                diverged = _overflowed(step)
+            ticked = time.perf_counter()
+            carry = advance(carry, run.feed, np.int32(first), np.int32(step))
+            dropped = np.asarray(carry.dropped).tolist()  # waits for the device
+            finite = np.asarray(_finite(algorithm.params, carry.server)).tolist()
             if chunk is None:
                 length = _next_length(length, time.perf_counter() - ticked)
-            if on_progress:
-                on_progress(Progress(
-                    step, schedule.steps, int(begin[step]), time.perf_counter() - began,
-                    float(schedule.ready[step - 1]), curve[-1].metrics if curve else None,
-                ))  # fmt: skip
-        if diverged:
-            break
-        # A copy: the carry's buffers are given away to the next chunk.
-        model = trees.copy(algorithm.model(carry.server))
-        test = every if step == schedule.steps else some
-        local = int(run.steps[: begin[step]].sum())
-        curve.append(Point(
+            for trial, course in list(under_way.items()):
+                course.goes_on(first, step, dropped[trial], finite[trial])
+                if course.diverged:
+                    course.params = _of(algorithm.params, carry.server, trial)
+                    del under_way[trial]
+                if on_progress:
+                    on_progress(trial, course.progress(step, time.perf_counter() - began))
+        test = run.every if step == steps else run.some
+        for trial, course in under_way.items():
+            course.model = _of(algorithm.model, carry.server, trial)
+            measured = metrics.evaluate(task, course.model, test)
+            course.reaches(step, client.batch_size, time.perf_counter() - began, test, measured)
+    for trial, course in under_way.items():
+        course.params = _of(algorithm.params, carry.server, trial)
+    return [course.result() for course in courses]
+
+
+@dataclass
+class _Course:
+    """What has become of a trial so far."""
+
+    trial: Trial
+    work: Work
+    curve: list[Point] = field(default_factory=list)
+    dropped: int = 0
+    streak: int = 0  # clients dropped in a row, chunk by chunk
+    diverged: str | None = None
+    model: Params = None
+    params: Params = None
+    trained: int = 0
+
+    def goes_on(self, first: int, step: int, dropped: int, finite: bool) -> None:
+        lost, self.dropped = dropped - self.dropped, dropped
+        self.trained = int(self.work.trained[step])
+        self.streak = self.streak + lost if lost == self.trained - self.work.trained[first] else 0
+        if self.streak >= HOPELESS or 0 < self.streak == self.work.trained[-1]:
+            self.diverged = _all_dropped(self.streak, step)
+        elif not finite:
+            self.diverged = _overflowed(step)
+
+    def reaches(
+        self, step: int, batch_size: int, wall_s: float, test: TestData, at: Metrics
+    ) -> None:
+        schedule, local = self.trial.schedule, int(self.work.local_steps[step])
+        self.curve.append(Point(
             step=step,
             time_s=float(schedule.ready[step - 1]) if step else 0.0,
             updates=int(schedule.updates[step - 1]) if step else 0,
             local_steps=local,
-            examples=local * client.batch_size,
-            wall_s=time.perf_counter() - began,
-            dropped=int(carry.dropped),
+            examples=local * batch_size,
+            wall_s=wall_s,
+            dropped=self.dropped,
             test_examples=int(test.real.sum()),
-            metrics=metrics.evaluate(task, model, test),
+            metrics=at,
         ))  # fmt: skip
-    trained, dropped = int(begin[step]), int(carry.dropped)
-    return Result(curve, algorithm.params(carry.server), model, trained, dropped, diverged)
 
+    def progress(self, step: int, wall_s: float) -> Progress:
+        schedule, known = self.trial.schedule, self.curve[-1].metrics if self.curve else None
+        return Progress(
+            step, schedule.steps, self.trained, wall_s, float(schedule.ready[step - 1]), known
+        )
 
-class _Run(NamedTuple):
-    """A run before its first step."""
-
-    rows: Rows
-    steps: NDArray[np.int64]  # local steps of each row
-    table: engine.Table
-    carry: engine.Carry
-    data: Data
-
-
-def _set_up(
-    task: Task,
-    schedule: Schedule,
-    algorithm: Algorithm,
-    client: Client,
-    seed: int,
-    weigh: Weigh,
-    teachers: int,
-    time_limited: bool,
-    lanes: int | None,
-) -> _Run:
-    check(task)
-    rows = rows_of(schedule, algorithm.settles, seed=seed, teachers=teachers)
-    sizes = task.population.examples[rows.client]
-    steps = np.where(sizes > 0, local_steps(rows.examples, client, time_limited), 0)
-    weight = weigh(rows.staleness, sizes)
-    if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise BadInput("weights of reports must be finite and not negative")
-    params = jax.jit(task.model.init)(jax.random.key(seed_word(seed)))
-    weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
-    packing = pack(rows.begin, steps, lanes or default_lanes(rows.begin, steps))
-    table = engine.table_of(rows, packing, sizes, task.offsets[rows.client], steps, weight)
-    carry = engine.start(algorithm, params, rows.slots)
-    return _Run(rows, steps, table, carry, Data(jnp.asarray(task.x), jnp.asarray(task.y)))
-
-
-def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64]) -> int:
-    """One lane on a CPU, where nested loops are fastest; else as many as have work to the end.
-
-    A server step lasts as long as its longest client at least, so that more lanes than
-    total / longest would only wait for it; a quarter more leaves the packing some play.
-    """
-    if jax.default_backend() == "cpu":
-        return 1
-    cost = np.maximum(steps, 1)
-    busy = [part.sum() / part.max() for part in np.split(cost, begin[1:-1]) if len(part)]
-    clients = np.diff(begin).max(initial=1)
-    return int(np.clip(round(1.25 * float(np.median(busy or [1]))), 1, min(clients, MOST_LANES)))
-
-
-def seed_word(seed: int) -> np.uint32:
-    """A seed of any size as the 32 bits that programs take."""
-    words = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
-    return np.uint32(hashed(words[:1], words[1:])[0])
+    def result(self) -> Result:
+        return Result(
+            self.curve, self.params, self.model, self.trained, self.dropped, self.diverged
+        )
 
 
 def _next_length(length: int, seconds: float) -> int:
@@ -207,9 +209,21 @@ def _next_length(length: int, seconds: float) -> int:
     return max(1, min(4 * length, round(length * CHUNK_SECONDS / max(seconds, 1e-3))))
 
 
-@jax.jit
-def _finite(params: Params) -> jax.Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
+@partial(jax.jit, static_argnums=0)
+def _of(what: Callable[[Any], Params], server: Any, trial: int) -> Params:
+    """A trial's model, in buffers of its own: the carry's are given away to the next chunk."""
+    return what(trees.row(server, trial))
+
+
+@partial(jax.jit, static_argnums=0)
+def _finite(params: Callable[[Any], Params], server: Any) -> jax.Array:
+    """Whether each trial's weights are."""
+
+    def one(state: Any) -> jax.Array:
+        leaves = jax.tree.leaves(params(state))
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+
+    return jax.vmap(one)(server)
 
 
 def _overflowed(step: int) -> str:
@@ -219,7 +233,7 @@ def _overflowed(step: int) -> str:
     )
 
 
-def _diverged(clients: int, step: int) -> str:
+def _all_dropped(clients: int, step: int) -> str:
     return (
         f"every client diverged: the last {clients} reports up to server step {step} were not "
         "finite; lower the client or the server learning rate"

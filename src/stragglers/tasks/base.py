@@ -17,6 +17,14 @@ from stragglers.models.base import Model
 from stragglers.population import Population
 
 
+class Lesson(NamedTuple):
+    """The part of a task that is code: equal ones share their compiled programs."""
+
+    model: Model
+    prepare: Callable[[jax.Array, jax.Array | None], jax.Array]
+    loss: Callable[[jax.Array, jax.Array], jax.Array]
+
+
 class Task(NamedTuple):
     name: str
     population: Population
@@ -31,6 +39,10 @@ class Task(NamedTuple):
     loss: Callable[[jax.Array, jax.Array], jax.Array]  # logits, y: loss of each example
     # Logits, y: how much of each example is right, and out of how much (tokens, for text).
     score: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+    @property
+    def lesson(self) -> Lesson:
+        return Lesson(self.model, self.prepare, self.loss)
 
 
 def check(task: Task) -> Task:

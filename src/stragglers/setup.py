@@ -1,0 +1,165 @@
+"""A run before its first step: the rows of every trial, packed, on the device, and the program.
+
+    schedules -> rows -> joined over trials -> lanes -> table -> program, compiled
+
+Here the run's width is chosen and its memory is known.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import engine, metrics
+from stragglers.algorithms.base import Algorithm, Params
+from stragglers.client import Client, Data, local_steps
+from stragglers.engine import Carry, Feed
+from stragglers.errors import BadInput
+from stragglers.lanes import pack
+from stragglers.memory import Memory, tree_bytes
+from stragglers.metrics import TestData
+from stragglers.programs import temporaries
+from stragglers.rows import Rows, rows_of
+from stragglers.schedule import Schedule
+from stragglers.shuffle import hashed
+from stragglers.table import table_of
+from stragglers.tasks.base import Task, check
+from stragglers.together import join
+from stragglers.weights import Weigh
+
+MOST_LANES = 256  # the widest that was measured
+
+
+class Trial(NamedTuple):
+    """One of the trials that train together."""
+
+    schedule: Schedule
+    seed: int = 0
+
+
+class Work(NamedTuple):
+    """What a trial has done after each server step."""
+
+    trained: NDArray[np.int64]  # [steps + 1]: clients
+    local_steps: NDArray[np.int64]  # [steps + 1]
+
+
+class Start(NamedTuple):
+    """What is known before the first step."""
+
+    device: str
+    trials: int  # in one program
+    lanes: int  # clients trained at once
+    packing: float  # ticks of the best packing there could be, over those of this one
+    memory: Memory
+
+
+class Setup(NamedTuple):
+    carry: Carry
+    feed: Feed
+    advance: jax.stages.Compiled
+    works: list[Work]
+    every: TestData
+    some: TestData  # for the points on the way
+    start: Start
+
+
+def set_up(
+    task: Task,
+    trials: Sequence[Trial],
+    algorithm: Algorithm,
+    client: Client,
+    *,
+    weigh: Weigh,
+    teachers: int,
+    time_limited: bool,
+    lanes: int | None,
+    curve_examples: int | None,
+) -> Setup:
+    check(task)
+    each = [
+        rows_of(trial.schedule, algorithm.settles, seed=trial.seed, teachers=teachers)
+        for trial in trials
+    ]
+    joint = join(each)
+    sizes = task.population.examples[joint.client]
+
+    steps = np.where(sizes > 0, local_steps(joint.examples, client, time_limited), 0)
+    weight = weigh(joint.staleness, sizes)
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise BadInput("weights of reports must be finite and not negative")
+    seeds = np.array([seed_word(trial.seed) for trial in trials])
+    params = first_models(task, seeds)
+    weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
+    packing = pack(joint.begin, steps, lanes or default_lanes(joint.begin, steps))
+    table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
+    carry = engine.start(algorithm, params, joint.slots)
+    feed = Feed(table, Data(jnp.asarray(task.x), jnp.asarray(task.y)), jnp.asarray(seeds))
+    every = metrics.test_data(task)
+    some = every if curve_examples is None else metrics.test_data(task, curve_examples)
+    advance = engine.program(task, algorithm, client, carry, feed)
+    works = [_work(rows, steps[joint.trial == trial]) for trial, rows in enumerate(each)]
+    start = Start(
+        device=jax.devices()[0].device_kind,
+        trials=len(trials),
+        lanes=packing.begin.shape[1] - 1,
+        packing=packing.efficiency,
+        memory=_memory(task, carry, feed, advance, every, some),
+    )
+    return Setup(carry, feed, advance, works, every, some, start)
+
+
+def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:
+    """w0 of every trial; one by one, since `vmap` would change its last bits."""
+    init = jax.jit(task.model.init)
+    models = [init(jax.random.key(seed)) for seed in seeds]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+
+
+def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64]) -> int:
+    """One lane on a CPU, where nested loops are fastest; else as many as have work to the end.
+
+    A server step lasts as long as its longest client at least, so that more lanes than
+    total / longest would only wait for it; a quarter more leaves the packing some play.
+    """
+    if jax.default_backend() == "cpu":
+        return 1
+    cost = np.maximum(steps, 1)
+    busy = [part.sum() / part.max() for part in np.split(cost, begin[1:-1]) if len(part)]
+    clients = np.diff(begin).max(initial=1)
+    return int(np.clip(round(1.25 * float(np.median(busy or [1]))), 1, min(clients, MOST_LANES)))
+
+
+def seed_word(seed: int) -> np.uint32:
+    """A seed of any size as the 32 bits that programs take."""
+    words = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
+    return np.uint32(hashed(words[:1], words[1:])[0])
+
+
+def _work(rows: Rows, steps: NDArray[np.int64]) -> Work:
+    done = np.concatenate([[0], np.cumsum(steps)])
+    return Work(rows.begin.astype(np.int64), done[rows.begin])
+
+
+def _memory(
+    task: Task,
+    carry: Carry,
+    feed: Feed,
+    advance: jax.stages.Compiled,
+    every: TestData,
+    some: TestData,
+) -> Memory:
+    params = jax.eval_shape(task.model.init, jax.random.key(0))
+    tests = {id(test): test for test in (every, some)}.values()
+    evaluation = max(temporaries(metrics.program(task, params, test)) for test in tests)
+    return Memory(
+        state=tree_bytes(carry.server),
+        buckets=tree_bytes(carry.buckets),
+        data=tree_bytes(feed.data) + sum(map(tree_bytes, tests)),
+        schedule=tree_bytes(feed.table),
+        # What is evaluated is a copy, and the last one is kept until the next is there.
+        program=max(temporaries(advance), evaluation + 2 * tree_bytes(params)),
+    )

@@ -1,0 +1,82 @@
+"""A schedule on the device: the columns that a compiled program walks.
+
+Columns are padded to powers of two, and slots of buckets rounded up, so that the trials of one
+experiment, whose schedules differ a little, share one program.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers.algorithms.base import Starting
+from stragglers.client import Job
+from stragglers.lanes import Lanes
+from stragglers.together import Joint
+
+
+class Table(NamedTuple):
+    """Columns over the clients of all trials, over server steps, and over late buckets."""
+
+    job: Job
+    trial: jax.Array
+    weight: jax.Array
+    starting: Starting
+    slot: jax.Array  # among all trials'
+    begin: jax.Array
+    order: jax.Array  # of rows, lane by lane
+    lane_begin: jax.Array  # [steps, lanes + 1]
+    ticks: jax.Array
+    on_time_slot: jax.Array  # [steps, trials]
+    late_begin: jax.Array
+    late_slot: jax.Array  # [late buckets, trials]
+    late_round: jax.Array
+
+
+def table_of(
+    joint: Joint,
+    lanes: Lanes,
+    sizes: NDArray[np.int64],
+    first: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    weight: NDArray[Any],
+) -> Table:
+    """Puts the rows on the device; `first` is where each client's examples begin."""
+    each = rounded(joint.slots)
+
+    def column(values: NDArray[Any]) -> jax.Array:
+        values = values.astype(np.int32) if values.dtype.kind == "i" else values
+        padding = [(0, power_of_two(len(values)) - len(values))] + [(0, 0)] * (values.ndim - 1)
+        return jnp.asarray(np.pad(values, padding))
+
+    def slot(values: NDArray[np.int32], trial: NDArray[np.integer]) -> jax.Array:
+        return column(np.where(values == joint.slots, joint.trials * each, trial * each + values))
+
+    trials = np.arange(joint.trials)
+    return Table(
+        job=Job(*map(column, (joint.dispatch, first, sizes, joint.examples, steps))),
+        trial=column(joint.trial),
+        weight=column(weight),
+        starting=Starting(column(joint.version), column(joint.teacher)),
+        slot=slot(joint.slot, joint.trial),
+        begin=column(joint.begin),
+        order=column(lanes.order),
+        lane_begin=column(lanes.begin),
+        ticks=column(lanes.ticks),
+        on_time_slot=slot(joint.on_time_slot, trials),
+        late_begin=column(joint.late_begin),
+        late_slot=slot(joint.late_slot, trials),
+        late_round=column(joint.late_round),
+    )
+
+
+def rounded(slots: int) -> int:
+    """A few more buckets than needed, so that trials with other schedules fit the same program."""
+    return slots if slots <= 2 else power_of_two(slots)
+
+
+def power_of_two(size: int) -> int:
+    """The next one, 2 at least."""
+    return 1 << max(size - 1, 1).bit_length()

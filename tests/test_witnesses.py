@@ -14,8 +14,12 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.interpret import Buffer, Rounds
+from stragglers.latency import PER_DOMAIN, latency
+from stragglers.models.cnn import cnn
+from stragglers.schedule import over_selected
 from stragglers.setup import seed_word
 from stragglers.simulate import simulate
+from stragglers.tasks.glyphs import glyphs
 from tests import reference
 from tests.helpers import by_interpreter, linear_task, matrix, plan_for
 
@@ -152,9 +156,30 @@ def test_lanes_change_nothing(algorithm, lanes):
     np.testing.assert_allclose(simulated, referred, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_single_precision_stays_near(algorithm):
+def test_single_precision_stays_near(algorithm, lanes):
     policy = POLICIES["late in seconds" if algorithm == "feast" else "late in rounds"]
-    option = dict(client=dict(rho=0.5), server=ADAM)
+    option = dict(client=dict(rho=0.5), server=ADAM, lanes=lanes)
     simulated, interpreted, _ = witnesses(policy, algorithm, option, dtype=np.float32)
     np.testing.assert_allclose(simulated, interpreted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_convolutional_model_in_lanes_in_single_precision():
+    """Of EMNIST's size; clients of ten local steps at most, since ReLU's kinks tell bits apart."""
+    task = glyphs(writers=6)._replace(model=cnn())
+    steps = -(-task.population.examples // 20)
+    epochs = 10 / steps.max()
+    delay = latency(task.population, PER_DOMAIN, seed=0, epochs=float(epochs))
+    plan = over_selected(6, delay, seed=0, goal=5, cohort=5, updates=5)
+    server, client = fedavg(optax.sgd(1.0)), Client(0.05, 20)
+    one, *others = (
+        simulate(task, plan, server, client, lanes=lanes, evaluate_at=[0])
+        for lanes in (1, 2, 4, 16)
+    )
+    assert 20 < one.curve[-1].local_steps <= 50
+    assert one.curve[-1].metrics.total_loss < one.curve[0].metrics.total_loss - 0.01
+    for other in others:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+                     one.params, other.params)  # fmt: skip

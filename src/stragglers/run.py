@@ -1,6 +1,6 @@
 """An experiment from its settings to its result: build the parts, train, evaluate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -16,7 +16,8 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
 from stragglers.memory import check_history
-from stragglers.simulate import Progress, Result, simulate
+from stragglers.setup import Start, Trial
+from stragglers.simulate import Progress, Result, simulate_together
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import glyphs
 from stragglers.weights import report_weights
@@ -30,28 +31,34 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 
 
 def run(
-    experiment: settings.Experiment, on_progress: Callable[[Progress], None] | None = None
-) -> Result:
-    """Trains one trial."""
+    experiments: Sequence[settings.Experiment],
+    *,
+    on_start: Callable[[Start], None] | None = None,
+    on_progress: Callable[[int, Progress], None] | None = None,
+) -> list[Result]:
+    """Trains trials of one experiment, equal but for their seeds, in one program."""
+    experiment = experiments[0]
     client = _required(experiment.client, "client")
     who = task(experiment.task)
-    schedule = build.timetable(experiment, who.population)
+    schedules = [build.timetable(trial, who.population) for trial in experiments]
     teachers = history_length(experiment)
-    check_history(teachers, jax.eval_shape(who.model.init, jax.random.key(0)))
+    model = jax.eval_shape(who.model.init, jax.random.key(0))
+    check_history(teachers * len(experiments), model)
     weight = experiment.aggregation
-    return simulate(
+    return simulate_together(
         who,
-        schedule,
+        [Trial(plan, trial.seed) for plan, trial in zip(schedules, experiments, strict=True)],
         algorithm(_required(experiment.server, "server"),
                   _required(experiment.algorithm, "algorithm"), weight.normalise, teachers),
         local(client),
-        seed=experiment.seed,
-        evaluate_at=_evenly(schedule.steps, experiment.evaluations),
+        evaluate_at=_evenly(schedules[0].steps, experiment.evaluations),
         weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
                       exponent=weight.exponent),
         teachers=teachers,
         time_limited=experiment.schedule.time_limit is not None,
+        lanes=experiment.lanes,
         curve_examples=experiment.curve_examples,
+        on_start=on_start,
         on_progress=on_progress,
     )  # fmt: skip
 

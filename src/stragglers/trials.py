@@ -142,11 +142,11 @@ def _train(job: Job, update: Callable[[str, float, str], None]) -> tuple[dict[st
     """One trial's record, and the line that sums it up."""
     from stragglers.run import run  # loads jax
 
-    def on_progress(p: "Progress") -> None:
+    def on_progress(_: int, p: "Progress") -> None:
         update(job.label, p.step / p.steps, _now(p))
 
     experiment = config.experiment_from(job.document)
-    result = run(experiment, on_progress)
+    (result,) = run([experiment], on_progress=on_progress)
     return {"seed": experiment.seed, **_record(result)}, _line(result)
 
 

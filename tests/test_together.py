@@ -1,0 +1,108 @@
+"""Trials in one program: each as if it were alone."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from stragglers import setup
+from stragglers.algorithms.base import with_ema
+from stragglers.algorithms.fare_dust import fare_dust
+from stragglers.algorithms.feast import feast
+from stragglers.algorithms.fedavg import fedavg
+from stragglers.client import Client
+from stragglers.errors import BadInput
+from stragglers.interpret import Buffer, Rounds
+from stragglers.rows import rows_of
+from stragglers.setup import Trial
+from stragglers.simulate import simulate, simulate_together
+from stragglers.together import Joint, join
+from tests.helpers import linear_task, matrix, plan_for
+
+STEPS, K, SEEDS = 12, 3, (0, 7, 31)
+ADAM = optax.adam(0.05, eps=1e-3)
+KINDS = {
+    "fedavg": (with_ema(fedavg(ADAM), 0.8), Rounds(goal=3, cohort=5)),
+    "fedbuff": (fedavg(optax.sgd(0.5)), Buffer(buffer=2, concurrency=5)),
+    "fare-dust": (fare_dust(ADAM, k=K), Rounds(goal=3, cohort=5, late_rounds=K)),
+    "feast": (feast(ADAM, beta=0.7, kappa=0.5), Rounds(goal=3, cohort=5, late_seconds=30.0)),
+}
+
+
+def trials(task, policy):
+    """Schedules of their own, from latencies of their own."""
+    each = [np.random.default_rng(seed).lognormal(1, 1, 60) for seed in SEEDS]
+    return [Trial(plan_for(task, policy, table, seed=seed, steps=STEPS), seed)
+            for seed, table in zip(SEEDS, each)]  # fmt: skip
+
+
+@pytest.mark.parametrize("settles", ["never", "at_arrival", "by_round"])
+def test_joined_rows_hold_every_trial_whole(settles):
+    task = linear_task(dtype=np.float32)
+    policy = Rounds(goal=3, cohort=6, late_rounds=K)
+    if settles == "by_round":
+        policy = Rounds(goal=3, cohort=6, late_seconds=30.0)
+    each = [rows_of(t.schedule, settles, seed=t.seed, teachers=K) for t in trials(task, policy)]
+    joint = join(each)
+    assert np.all(np.diff(joint.version) >= 0) and joint.trials == len(SEEDS)
+    for trial, rows in enumerate(each):
+        mine = joint.trial == trial
+        for name in Joint._fields[1:8]:
+            np.testing.assert_array_equal(getattr(joint, name)[mine], getattr(rows, name))
+        for v in range(STEPS):
+            late = slice(*joint.late_begin[v : v + 2])
+            slots, rounds = joint.late_slot[late, trial], joint.late_round[late, trial]
+            own = slice(*rows.late_begin[v : v + 2])
+            full = rows.late_slot[own] != rows.slots
+            assert slots[slots != joint.slots].tolist() == rows.late_slot[own][full].tolist()
+            assert rounds[slots != joint.slots].tolist() == rows.late_round[own][full].tolist()
+            assert mine[joint.begin[v] : joint.begin[v + 1]].sum() == np.diff(rows.begin)[v]
+
+
+def test_trials_of_different_lengths_are_refused():
+    task = linear_task(dtype=np.float32)
+    plans = [plan_for(task, KINDS["fedavg"][1], np.ones(9), seed=0, steps=n) for n in (3, 4)]
+    with pytest.raises(BadInput, match=r"trials of \[3, 4\] server steps cannot run together"):
+        join([rows_of(plan, "never", seed=0) for plan in plans])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_together_as_alone(kind, lanes):
+    algorithm, policy = KINDS[kind]
+    client = Client(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
+    with jax.enable_x64(True):
+        task = linear_task(dtype=np.float64)
+        given = trials(task, policy)
+        stops = [4, STEPS]
+        both = dict(teachers=K, evaluate_at=stops, chunk=5)
+        together = simulate_together(task, given, algorithm, client, lanes=lanes, **both)
+        for trial, result in zip(given, together):
+            alone = simulate(task, trial.schedule, algorithm, client, seed=trial.seed, **both)
+            np.testing.assert_allclose(matrix(result.params), matrix(alone.params), atol=1e-10)
+            np.testing.assert_allclose(matrix(result.model), matrix(alone.model), atol=1e-10)
+            assert result.trained == alone.trained
+            for one, other in zip(result.curve, alone.curve, strict=True):
+                np.testing.assert_allclose(one.metrics, other.metrics, atol=1e-10)
+                same = dict(metrics=None, wall_s=0.0)
+                assert one._replace(**same) == other._replace(**same)
+    apart = [matrix(result.params) for result in together]
+    assert np.abs(apart[0] - apart[1]).max() > 1e-3 < np.abs(apart[1] - apart[2]).max()
+
+
+def test_a_trial_that_diverges_leaves_the_others_alone():
+    task = linear_task(dtype=np.float32)
+    algorithm, policy = KINDS["fedavg"]
+    client = Client(learning_rate=0.2, batch_size=4)
+    given = trials(task, policy)
+    good = simulate_together(task, given, algorithm, client, lanes=4)
+
+    first_models = setup.first_models  # of which the second trial's shall be no numbers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup, "first_models", lambda task, seeds: jax.tree.map(
+            lambda w: w.at[1].set(np.nan), first_models(task, seeds)))  # fmt: skip
+        results = simulate_together(task, given, algorithm, client, lanes=4, evaluate_at=[5])
+    assert results[1].diverged and not results[1].curve and results[1].dropped > 0
+    for which in (0, 2):
+        assert results[which].diverged is None and results[which].dropped == 0
+        np.testing.assert_array_equal(matrix(results[which].params), matrix(good[which].params))

@@ -1,6 +1,7 @@
 """The engine against the bare loop that it cannot beat, on this machine's device.
 
-    python -m benchmarks.engine [--clients N] [--rounds N] [--lanes N] [--model cnn|mlp] [--mean N]
+    python -m benchmarks.engine [--clients N] [--rounds N] [--lanes N] [--trials N] [--model cnn|mlp]
+                                [--mean N]
 
 CPU: examples/s of the engine (FedAvg, whole server steps) over those of one jitted SGD loop over
 the same number of batches. Accelerator: time of the bare `vmap`ped step at that width, times the
@@ -59,11 +60,14 @@ def timed(run: Callable[[], Any]) -> float:
 def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
     task = made_up_task(sizes, options.model)
     client, algorithm = Client(0.05, BATCH), fedavg(optax.sgd(1.0))
-    plan = over_selected(
-        len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=0,
-        goal=options.clients, cohort=options.clients, updates=options.clients * options.rounds,
-    )  # fmt: skip
-    rows = join([rows_of(plan, "never", seed=0)])
+    plans = [
+        over_selected(
+            len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=trial,
+            goal=options.clients, cohort=options.clients, updates=options.clients * options.rounds,
+        )
+        for trial in range(options.trials)
+    ]  # fmt: skip
+    rows = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
     mine = sizes[rows.client]
     steps = local_steps(rows.examples, client, time_limited=False)
     lanes = options.lanes or default_lanes(rows.begin, steps)
@@ -72,7 +76,7 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
                             np.ones(len(steps), np.float32))  # fmt: skip
     params = jax.jit(task.model.init)(jax.random.key(0))
     data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
-    feed = engine.Feed(table, data, jnp.zeros(1, jnp.uint32))
+    feed = engine.Feed(table, data, jnp.arange(options.trials, dtype=jnp.uint32))
     local = local_sgd(task.lesson, client)
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
     ticks = int(packing.bound.sum())
@@ -96,9 +100,10 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
         )[0]
 
     def whole() -> Any:
-        carry = engine.start(algorithm, jax.tree.map(lambda w: w[None], params), rows.slots)
+        each = jax.tree.map(lambda w: jnp.stack([w] * options.trials), params)
+        carry = engine.start(algorithm, each, rows.slots)
         advance = engine.program(task, algorithm, client, carry, feed)
-        return advance(carry, feed, np.int32(0), np.int32(plan.steps))
+        return advance(carry, feed, np.int32(0), np.int32(options.rounds))
 
     for warm_up in (whole, lambda: bare(data, params, ticks)):
         timed(warm_up)  # compiles
@@ -121,6 +126,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--lanes", type=int)
+    parser.add_argument("--trials", type=int, default=1, help="in one program")
     parser.add_argument("--mean", type=int, default=100)
     parser.add_argument("--model", choices=list(MODELS), default="cnn")
     options = parser.parse_args()

@@ -83,7 +83,9 @@ class Watch:
 
     def look(self, progress: Progress) -> None:
         files = len(os.listdir("/proc/self/fd"))
-        self.readings.append((progress.trained, resident(), files, len(os.listdir("/proc/self/task"))))
+        self.readings.append(
+            (progress.trained, resident(), files, len(os.listdir("/proc/self/task")))
+        )
 
 
 def resident() -> float:

@@ -1,7 +1,7 @@
 """The engine against the bare loop that it cannot beat, on this machine's device.
 
-    python -m benchmarks.engine [--clients N] [--rounds N] [--lanes N] [--trials N] [--model cnn|mlp]
-                                [--mean N]
+    python -m benchmarks.engine [--clients N] [--rounds N] [--lanes N] [--trials N] [--mean N]
+                                [--model cnn|mlp]
 
 CPU: examples/s of the engine (FedAvg, whole server steps) over those of one jitted SGD loop over
 the same number of batches. Accelerator: time of the bare `vmap`ped step at that width, times the

@@ -115,7 +115,8 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
         gradient = jax.grad(objective)(
             params, sent, x, data.y[examples.row], examples.valid, dropout
         )
-        return jax.tree.map(lambda w, g: w - client.learning_rate * g, params, gradient)
+        # Added, not subtracted: a form that a GPU's matrix product can end with.
+        return jax.tree.map(lambda w, g: -client.learning_rate * g + w, params, gradient)
 
     return Local(batch, sgd)
 

@@ -1,8 +1,8 @@
 """The compiled program: takes the server through a range of steps, with nothing stored in vain.
 
     one_by_one      clients outside, local steps inside: what a CPU likes
-    in_lanes        a tick is one local step of every lane; a lane that ends a client hands its
-                    delta over and starts the next, of whatever trial
+    in_lanes        a tick is one local step of every lane, a span some ticks until a client ends;
+                    lanes that end one then hand its delta over and start the next, of any trial
 
 Either way a delta is added into its bucket as soon as it is there, in a fixed order. Between two
 server steps everything is in one immutable `Carry`. Servers have a leading axis of trials.
@@ -167,37 +167,35 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
         sent = Download(model, model if lane.teacher is None else lane.teacher)
         return local.sgd(data, seed_of(row), sent, job, lane.step, lane.params, lane.batch)
 
-    def tick(_: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> tuple[_Lane, Sum, jax.Array]:
-        lane, buckets, dropped = parts
+    def tick(_: jax.Array, lane: _Lane) -> _Lane:
         row = row_at(lane.place)
-        params = sgd(lane, row)
-        step = lane.step + 1
-        ends = (lane.place < end) & (step >= table.job.steps[row])
-        place = jnp.where(ends, lane.place + 1, lane.place)
+        params, step = sgd(lane, row), lane.step + 1
+        return lane._replace(params=params, step=step, batch=batches(row, step))
 
-        def hand_over(parts: Any) -> Any:
-            params, teacher, buckets, dropped = parts
-            delta = trees.subtract(models(row), params)
-            idle = table.job.steps[row] == 0  # it had nothing to train on, and says so
-            good = idle | jnp.isfinite(jax.vmap(trees.sum_of_squares)(delta))
-            delta = _choose(ends & good & ~idle, delta, trees.zeros_like(delta))  # 0 * NaN is NaN
-            buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
-            following = row_at(place)
-            params = _choose(ends, models(following), params)
-            bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
-            return params, teachers(following), buckets, dropped + bad.sum(1, dtype=jnp.int32)
+    def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> tuple[_Lane, Sum, jax.Array]:
+        lane, buckets, dropped = parts
+        lane = jax.lax.fori_loop(0, table.spans[s], tick, lane)
+        row = row_at(lane.place)
+        steps = table.job.steps[row]
+        ends = (lane.place < end) & (lane.step >= steps)
+        delta = trees.subtract(models(row), lane.params)
+        idle = steps == 0  # it had nothing to train on, and says so
+        good = idle | jnp.isfinite(jax.vmap(trees.sum_of_squares)(delta))
+        delta = _choose(ends & good & ~idle, delta, trees.zeros_like(delta))  # 0 * NaN is NaN
+        buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
+        bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
+        dropped = dropped + bad.sum(1, dtype=jnp.int32)
 
-        params, teacher, buckets, dropped = jax.lax.cond(
-            jnp.any(ends), hand_over, lambda parts: parts, (params, lane.teacher, buckets, dropped)
-        )
-        step = jnp.where(ends, 0, step)
-        lane = _Lane(place, step, batches(row_at(place), step), params, teacher)
-        return lane, buckets, dropped
+        place, step = jnp.where(ends, lane.place + 1, lane.place), jnp.where(ends, 0, lane.step)
+        row = row_at(place)
+        params = _choose(ends, models(row), lane.params)
+        return _Lane(place, step, batches(row, step), params, teachers(row)), buckets, dropped
 
     row, zero = row_at(begin), jnp.zeros_like(begin)
     lane = _Lane(begin, zero, batches(row, zero), models(row), teachers(row))
     parts = (lane, carry.buckets, carry.dropped)
-    _, buckets, dropped = jax.lax.fori_loop(0, table.ticks[v], tick, parts)
+    first, last = table.span_begin[v], table.span_begin[v + 1]
+    _, buckets, dropped = jax.lax.fori_loop(first, last, span, parts)
     return buckets, dropped
 
 

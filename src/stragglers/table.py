@@ -28,7 +28,8 @@ class Table(NamedTuple):
     begin: jax.Array
     order: jax.Array  # of rows, lane by lane
     lane_begin: jax.Array  # [steps, lanes + 1]
-    ticks: jax.Array
+    spans: jax.Array  # ticks from one hand-over to the next
+    span_begin: jax.Array
     on_time_slot: jax.Array  # [steps, trials]
     late_begin: jax.Array
     late_slot: jax.Array  # [late buckets, trials]
@@ -64,7 +65,8 @@ def table_of(
         begin=column(joint.begin),
         order=column(lanes.order),
         lane_begin=column(lanes.begin),
-        ticks=column(lanes.ticks),
+        spans=column(lanes.spans),
+        span_begin=column(lanes.span_begin),
         on_time_slot=slot(joint.on_time_slot, trials),
         late_begin=column(joint.late_begin),
         late_slot=slot(joint.late_slot, trials),

@@ -1,7 +1,7 @@
 """The engine against the bare loop that it cannot beat, on this machine's device.
 
     python -m benchmarks.engine [--clients N] [--rounds N] [--lanes N] [--trials N] [--mean N]
-                                [--model cnn|mlp]
+                                [--model cnn|mlp|resnet] [--bfloat16]
 
 CPU: examples/s of the engine (FedAvg, whole server steps) over those of one jitted SGD loop over
 the same number of batches. Accelerator: time of the bare `vmap`ped step at that width, times the
@@ -28,6 +28,7 @@ from stragglers.lanes import pack
 from stragglers.latency import Draw
 from stragglers.models.cnn import cnn
 from stragglers.models.mlp import mlp
+from stragglers.models.resnet import resnet
 from stragglers.population import PAPER_GROUPS, Population
 from stragglers.rows import rows_of
 from stragglers.schedule import over_selected
@@ -38,17 +39,19 @@ from stragglers.tasks.glyphs import cross_entropy, ink, is_right
 from stragglers.together import join
 
 BATCH = 20
-MODELS = {"cnn": cnn(), "mlp": mlp()}
+MODELS = {"cnn": (cnn(), (28, 28), 62), "mlp": (mlp(), (28, 28), 62),
+          "resnet": (resnet(), (24, 24, 3), 100)}  # fmt: skip
 
 
 def made_up_task(sizes: np.ndarray, model: str) -> Task:
     rng = np.random.default_rng(0)
     total = int(sizes.sum())
-    x = rng.integers(0, 255, (total, 28, 28), dtype=np.uint8)
-    y = rng.integers(0, 62, total, dtype=np.int32)
+    network, shape, classes = MODELS[model]
+    x = rng.integers(0, 255, (total, *shape), dtype=np.uint8)
+    y = rng.integers(0, classes, total, dtype=np.int32)
     who = Population(sizes, np.zeros(len(sizes), np.int16), PAPER_GROUPS, "a benchmark")
     return Task("bench", who, x, y, np.concatenate([[0], np.cumsum(sizes)]), x[:1], y[:1],
-                y[:1] < 5, MODELS[model], ink, cross_entropy, is_right)  # fmt: skip
+                y[:1] < 5, network, ink, cross_entropy, is_right)  # fmt: skip
 
 
 def timed(run: Callable[[], Any]) -> float:
@@ -59,7 +62,8 @@ def timed(run: Callable[[], Any]) -> float:
 
 def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
     task = made_up_task(sizes, options.model)
-    client, algorithm = Client(0.05, BATCH), fedavg(optax.sgd(1.0))
+    client = Client(0.05, BATCH, bfloat16=options.bfloat16)
+    algorithm = fedavg(optax.sgd(1.0))
     plans = [
         over_selected(
             len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=trial,
@@ -129,6 +133,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1, help="in one program")
     parser.add_argument("--mean", type=int, default=100)
     parser.add_argument("--model", choices=list(MODELS), default="cnn")
+    parser.add_argument("--bfloat16", action="store_true")
     options = parser.parse_args()
     print(f"{jax.devices()[0].device_kind}, {options.model}")
     people = 20 * options.clients

@@ -53,10 +53,13 @@ def kinds(task: Task, updates: int) -> dict[str, tuple[Algorithm, Client, Schedu
     who = task.population
     delay = latency(who, PER_DOMAIN, seed=0)
 
-    def rounds(cohort: int, **late: float) -> Schedule:
+    def rounds(
+        cohort: int, late_rounds: int | None = None, late_seconds: float | None = None
+    ) -> Schedule:
         return over_selected(
-            CLIENTS, delay, seed=0, updates=updates, goal=20, cohort=cohort, **late
-        )  # pyright: ignore
+            CLIENTS, delay, seed=0, updates=updates, goal=20, cohort=cohort,
+            late_rounds=late_rounds, late_seconds=late_seconds,
+        )  # fmt: skip
 
     plain, taught = Client(0.1, 20), Client(0.1, 20, distillation=0.1)
     return {

@@ -36,6 +36,7 @@ class Client(NamedTuple):
     distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
     temperature: float = 1.0
     proximal: float = 0.0  # nu
+    bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
 
 
 class Data(NamedTuple):
@@ -80,13 +81,19 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
     """Builds one step of local SGD."""
     distance = _distance(client)
 
+    def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
+        if not client.bfloat16:
+            return lesson.model.apply(params, x, key)
+        params, x = trees.cast((params, x), jnp.bfloat16)
+        return lesson.model.apply(params, x, key).astype(jnp.float32)
+
     def objective(
         params: Params, sent: Download, x: jax.Array, y: jax.Array, valid: jax.Array, key: jax.Array
     ) -> jax.Array:
-        logits = lesson.model.apply(params, x, key)
+        logits = network(params, x, key)
         losses = lesson.loss(logits, y)
         if client.distillation:
-            teacher = jax.lax.stop_gradient(lesson.model.apply(sent.teacher, x, None))
+            teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
             losses = losses + client.distillation * distance(logits, teacher)
         total = jnp.mean(losses)
         if client.last_batch == "keep":

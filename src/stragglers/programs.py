@@ -13,13 +13,15 @@ def compiled(function: Any, code: tuple[Any, ...], *arguments: Any) -> jax.stage
     """A jitted function for static arguments `code` and arrays of these shapes."""
     shapes = jax.tree.map(_shape, arguments)
     leaves, structure = jax.tree.flatten(shapes)
-    return _compiled(function, code, structure, tuple(leaves))
+    precision = jax.config.jax_default_matmul_precision  # pyright: ignore
+    return _compiled(function, code, structure, tuple(leaves), precision)
 
 
 @cache
 def _compiled(
-    function: Any, code: tuple[Any, ...], structure: Any, leaves: tuple[Any, ...]
+    function: Any, code: tuple[Any, ...], structure: Any, leaves: tuple[Any, ...], precision: Any
 ) -> jax.stages.Compiled:
+    del precision  # part of the key alone
     return function.lower(*code, *jax.tree.unflatten(structure, leaves)).compile()
 
 

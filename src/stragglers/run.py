@@ -1,6 +1,7 @@
 """An experiment from its settings to its result: build the parts, train, evaluate."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -45,22 +46,25 @@ def run(
     model = jax.eval_shape(who.model.init, jax.random.key(0))
     check_history(teachers * len(experiments), model)
     weight = experiment.aggregation
-    return simulate_together(
-        who,
-        [Trial(plan, trial.seed) for plan, trial in zip(schedules, experiments, strict=True)],
-        algorithm(_required(experiment.server, "server"),
-                  _required(experiment.algorithm, "algorithm"), weight.normalise, teachers),
-        local(client),
-        evaluate_at=_evenly(schedules[0].steps, experiment.evaluations),
-        weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
-                      exponent=weight.exponent),
-        teachers=teachers,
-        time_limited=experiment.schedule.time_limit is not None,
-        lanes=experiment.lanes,
-        curve_examples=experiment.curve_examples,
-        on_start=on_start,
-        on_progress=on_progress,
-    )  # fmt: skip
+    # TF32 is what GPUs do with float32 products unless told otherwise.
+    exactly = jax.default_matmul_precision("float32")
+    with exactly if experiment.precision == "float32" else nullcontext():
+        return simulate_together(
+            who,
+            [Trial(plan, trial.seed) for plan, trial in zip(schedules, experiments, strict=True)],
+            algorithm(_required(experiment.server, "server"),
+                      _required(experiment.algorithm, "algorithm"), weight.normalise, teachers),
+            local(client, experiment.precision == "bfloat16"),
+            evaluate_at=_evenly(schedules[0].steps, experiment.evaluations),
+            weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
+                          exponent=weight.exponent),
+            teachers=teachers,
+            time_limited=experiment.schedule.time_limit is not None,
+            lanes=experiment.lanes,
+            curve_examples=experiment.curve_examples,
+            on_start=on_start,
+            on_progress=on_progress,
+        )  # fmt: skip
 
 
 def task(given: settings.Task) -> Task:
@@ -73,7 +77,7 @@ def task(given: settings.Task) -> Task:
 
 
 @cache
-def local(given: settings.Client) -> Client:
+def local(given: settings.Client, bfloat16: bool = False) -> Client:
     """How clients train; equal settings give the same object, and so the same program."""
     return Client(
         learning_rate=given.learning_rate,
@@ -83,6 +87,7 @@ def local(given: settings.Client) -> Client:
         distillation_loss=given.distillation_loss,
         temperature=given.temperature,
         proximal=given.proximal,
+        bfloat16=bfloat16,
     )
 
 

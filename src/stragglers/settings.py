@@ -241,6 +241,7 @@ class Experiment(Settings, frozen=True):
     algorithm: Algorithm | None = None
     aggregation: Aggregation = Aggregation()
     threads: Count = 2  # of XLA on a CPU: part of the result's last bits
+    precision: Literal["tf32", "float32", "bfloat16"] = "tf32"  # of products; tf32: on GPUs alone
     lanes: Count | None = None  # clients trained at once; by default what suits the device
     evaluations: Count = 20  # points of the curve, evenly spread over the server steps
     curve_examples: Count | None = None  # test examples behind all points but the last

@@ -31,6 +31,7 @@ from stragglers.together import join
 from stragglers.weights import Weigh
 
 MOST_LANES = 256  # the widest that was measured
+TICK_COST = 10  # of a tick besides its lanes, in lanes: launches, and what small products waste
 
 
 class Trial(NamedTuple):
@@ -120,17 +121,21 @@ def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:
 
 
 def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64]) -> int:
-    """One lane on a CPU, where nested loops are fastest; else as many as have work to the end.
+    """One lane on a CPU, where nested loops are fastest; else what makes the run shortest.
 
-    A server step lasts as long as its longest client at least, so that more lanes than
-    total / longest would only wait for it; a quarter more leaves the packing some play.
+    Each server step lasts max(total / lanes, longest) ticks: more lanes than total / longest only
+    wait for the longest client, and a tick costs in proportion to lanes + a constant.
     """
     if jax.default_backend() == "cpu":
         return 1
-    cost = np.maximum(steps, 1)
-    busy = [part.sum() / part.max() for part in np.split(cost, begin[1:-1]) if len(part)]
-    clients = np.diff(begin).max(initial=1)
-    return int(np.clip(round(1.25 * float(np.median(busy or [1]))), 1, min(clients, MOST_LANES)))
+    clients = [part for part in np.split(np.maximum(steps, 1), begin[1:-1]) if len(part)]
+    if not clients:
+        return 1
+    total = np.array([part.sum() for part in clients])
+    longest = np.array([part.max() for part in clients])
+    lanes = np.arange(1, min(max(map(len, clients)), MOST_LANES) + 1)
+    ticks = np.array([np.maximum(-(-total // width), longest).sum() for width in lanes])
+    return int(lanes[np.argmin(ticks * (lanes + TICK_COST))])
 
 
 def seed_word(seed: int) -> np.uint32:

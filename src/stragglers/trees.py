@@ -37,6 +37,15 @@ def where(condition: jax.Array, yes: Tree, no: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
+def cast(tree: Tree, dtype: Any) -> Tree:
+    """Its floating-point leaves in another precision."""
+
+    def one(x: jax.Array) -> jax.Array:
+        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(one, tree)
+
+
 def sum_of_squares(tree: Any) -> jax.Array:
     """In float32 at least: what overflows there is not worth keeping."""
     leaves = [jnp.sum(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))))

@@ -11,8 +11,9 @@ The profiles draw weights differently (Haiku's default or Glorot uniform); biase
 """
 
 import jax
+import jax.numpy as jnp
 
-from stragglers.models import layers
+from stragglers.models import layers, stem
 from stragglers.models.base import Model, Params, Profile
 
 KERNELS = {"fedjax": layers.haiku, "afo": layers.glorot_uniform}
@@ -33,11 +34,15 @@ def cnn(profile: Profile = "fedjax", classes: int = 62) -> Model:
 
     def apply(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
         first, second = (None, None) if key is None else jax.random.split(key)
-        x = jax.nn.relu(layers.convolution(params["conv1"], x[..., None]))
-        x = layers.convolution({"kernel": params["conv2"]["kernel"]}, x)
+        x = jax.lax.stop_gradient(x[..., None])
+        if stem.runs_here() and x.dtype != jnp.float64:
+            x = stem.stem(params["conv1"], params["conv2"]["kernel"], x)
+        else:
+            x = jax.nn.relu(layers.convolution(params["conv1"], x))
+            x = layers.convolution({"kernel": params["conv2"]["kernel"]}, x)
+            x = layers.max_pool(x, window=2, stride=2)
         # Bias and ReLU commute with the maximum, and after it they are a quarter of the work.
-        x = layers.max_pool(x, window=2, stride=2) + params["conv2"]["bias"]
-        x = jax.nn.relu(x)
+        x = jax.nn.relu(x + params["conv2"]["bias"])
         x = layers.dropout(x, 0.25, first).reshape(x.shape[0], -1)
         x = jax.nn.relu(layers.dense(params["dense1"], x))
         return layers.dense(params["dense2"], layers.dropout(x, 0.5, second))

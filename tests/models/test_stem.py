@@ -1,0 +1,61 @@
+"""Kernels for GPUs against the plain form, run by Pallas's interpreter."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stragglers.models import layers, stem
+from stragglers.models.cnn import cnn
+
+LANES, SIDE = 2, 10  # 4x4 pooled pixels an image: a tile of 64 holds several, and is not filled
+
+
+def plain(first, kernel, x):
+    h = jax.nn.relu(layers.convolution(first, x))
+    return layers.max_pool(layers.convolution({"kernel": kernel}, h), 2, 2)
+
+
+def drawn(batch, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return jnp.asarray(rng.standard_normal((LANES, *shape)), jnp.float32)
+
+    first = {"kernel": normal(3, 3, 1, 16), "bias": normal(16)}
+    return first, normal(3, 3, 16, 32) / 12, normal(batch, SIDE + 2, SIDE + 2, 1)
+
+
+@pytest.mark.parametrize("batch", [3, 20])
+def test_values_and_gradients_of_every_lane(monkeypatch, batch):
+    monkeypatch.setattr(stem, "INTERPRET", True)
+    given = drawn(batch)
+    expected, pull = jax.vjp(jax.vmap(plain), *given)
+    found, pull_back = jax.vjp(jax.vmap(stem.stem), *given)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    dy = jnp.asarray(np.random.default_rng(1).standard_normal(expected.shape), jnp.float32)
+    for a, b in zip(jax.tree.leaves(pull_back(dy)[:2]), jax.tree.leaves(pull(dy)[:2])):
+        assert np.abs(b).max() > 0.1
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    assert not np.any(pull_back(dy)[2])  # the images get none
+
+
+def test_the_network_is_the_same_with_the_kernels(monkeypatch):
+    model = cnn()
+    params = jax.jit(model.init)(jax.random.key(0))
+    x = jnp.asarray(np.random.default_rng(0).random((2, 28, 28)), jnp.float32)
+
+    def loss(params):
+        return jnp.sum(jnp.square(model.apply(params, x, jax.random.key(1))))
+
+    expected = jax.value_and_grad(loss)(params)
+    monkeypatch.setattr(stem, "INTERPRET", True)
+    monkeypatch.setattr(stem, "runs_here", lambda: True)
+    found = jax.value_and_grad(loss)(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+                 found, expected)  # fmt: skip
+
+
+def test_a_cpu_takes_the_plain_form():
+    if jax.default_backend() == "cpu":
+        assert not stem.runs_here()

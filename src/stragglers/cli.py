@@ -17,6 +17,7 @@ from stragglers.report.files import checked_path, output_folder, write
 DEFAULT_PRESET = "fleet"
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
 DEMO_TRIALS = 3
+FORMATS = ("text", "markdown", "latex", "csv", "json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,6 +150,60 @@ def run(options: argparse.Namespace) -> None:
     print(f"results: {folder / 'results.json'}\npicture: {folder / 'accuracy.png'}")
 
 
+def table(options: argparse.Namespace) -> None:
+    """Prints the paper's table of finished runs."""
+    from stragglers import records
+    from stragglers.report import formats, results, statistics
+
+    chosen = results.Options(
+        interval=statistics.checked_interval(options.interval, options.level),
+        targets=tuple(map(results.parsed_target, options.target)),
+        reference=options.compare,
+        best=options.best,
+    )
+    found = results.tables(records.find(options.runs), chosen)
+    print(formats.FORMATS["json" if options.json else options.format](found, chosen), end="")
+
+
+def report(options: argparse.Namespace) -> None:
+    """Writes one page about finished runs, and the figures as files if asked to."""
+    page_path = Path(options.out)
+    if not page_path.parent.is_dir():
+        raise BadInput(f"{options.out}: no folder {str(page_path.parent)!r}; create it first")
+    folder = output_folder(options.figures) if options.figures else None
+    from stragglers import records
+    from stragglers.report import page
+
+    found = records.find(options.runs)
+    html = page.page(found)
+    write(page_path, lambda path: Path(path).write_text(html, encoding="utf-8"))
+    written = [page_path]
+    if folder:
+        written += _figures(found, folder, options.figure_format)
+    if options.json:
+        print(_json({"written": [str(path) for path in written]}))
+        return
+    print("\n".join(str(path) for path in written))
+
+
+def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
+    """Everything that can be drawn of some runs; plans are made again from their settings."""
+    from stragglers.report import figures
+
+    drawn = figures.result_figures(found)
+    for name, trial in figures.to_plan(found).items():
+        try:
+            _, clients, schedule, latencies = _summary(trial.settings)
+        except BadInput as error:
+            print(f"stragglers: no {name}: {error}", file=sys.stderr)
+            continue
+        drawn[name] = figures.plan_figure(clients, schedule, latencies, trial.name)
+    paths = [folder / f"{name}.{suffix}" for name in drawn]
+    for path, figure in zip(paths, drawn.values(), strict=True):
+        figures.save(figure, path)
+    return paths
+
+
 def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """A preset with everything that was asked for on the command line."""
     document = config.read(name)
@@ -211,9 +266,34 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--seed", help="of clients, latencies and weights, default 0")
         command.add_argument("--reading", help="another reading of the paper: literal")
 
+    showing = commands.add_parser("table", help="the paper's table of runs: medians, intervals")
+    showing.add_argument("--format", choices=FORMATS, default="text", help="default text")
+    showing.add_argument(
+        "--interval", choices=("range", "median-ci"), default="range",
+        help="range over trials (default), or confidence interval of the median",
+    )  # fmt: skip
+    showing.add_argument("--level", type=float, default=0.9, help="of the interval, default 0.9")
+    showing.add_argument(
+        "--target", action="append", default=[], metavar="GROUP=SHARE",
+        help="adds the time to an accuracy, such as total=0.8",
+    )  # fmt: skip
+    showing.add_argument("--compare", metavar="ALGORITHM", help="tests all others against it")
+    showing.add_argument("--best", action="store_true", help="best points instead of final ones")
+    showing.set_defaults(run=table)
+
+    reporting = commands.add_parser("report", help="one page about runs: tables, figures, settings")
+    reporting.add_argument("--out", default="report.html", metavar="FILE", help="the page")
+    reporting.add_argument("--figures", metavar="DIR", help="the figures as files, too")
+    reporting.add_argument(
+        "--figure-format", choices=("pdf", "svg", "png"), default="pdf", help="default pdf"
+    )
+    reporting.set_defaults(run=report)
+    for command in (showing, reporting):
+        command.add_argument("runs", nargs="+", metavar="RUNS", help="folders of runs")
+
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, running, listing):
+    for command in (planning, running, showing, reporting, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 
@@ -231,17 +311,10 @@ class _OneLineParser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             flags = [
-                "--json",
-                "--set",
-                "--seed",
-                "--sweep",
-                "--figure",
-                "--trials",
-                "--processes",
-                "--out",
-                "--reading",
-                "--help",
-            ]
+                "--json", "--set", "--seed", "--sweep", "--figure", "--trials", "--processes",
+                "--out", "--reading", "--help", "--format", "--interval", "--level", "--target",
+                "--compare", "--best", "--figures", "--figure-format",
+            ]  # fmt: skip
             raise BadInput(_unknown(unknown[0], flags))
         return options
 

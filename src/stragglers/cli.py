@@ -50,9 +50,9 @@ def plan(options: argparse.Namespace) -> None:
     picture = checked_path(options.figure) if options.figure else None
     summary, clients, schedule, latencies = _summary(document)
     if picture:
-        from stragglers.report import figures
+        from stragglers.report import figures, timeline
 
-        figures.save(figures.plan_figure(clients, schedule, latencies, options.preset), picture)
+        figures.save(timeline.plan_figure(clients, schedule, latencies, options.preset), picture)
     if options.json:
         print(_json({"preset": options.preset, **summary}))
         return
@@ -188,7 +188,7 @@ def report(options: argparse.Namespace) -> None:
 
 def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     """Everything that can be drawn of some runs; plans are made again from their settings."""
-    from stragglers.report import figures
+    from stragglers.report import figures, timeline
 
     drawn = figures.result_figures(found)
     for name, trial in figures.to_plan(found).items():
@@ -197,7 +197,7 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
         except BadInput as error:
             print(f"stragglers: no {name}: {error}", file=sys.stderr)
             continue
-        drawn[name] = figures.plan_figure(clients, schedule, latencies, trial.name)
+        drawn[name] = timeline.plan_figure(clients, schedule, latencies, trial.name)
     paths = [folder / f"{name}.{suffix}" for name in drawn]
     for path, figure in zip(paths, drawn.values(), strict=True):
         figures.save(figure, path)

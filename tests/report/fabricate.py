@@ -27,7 +27,9 @@ def run_folder(
     changes: dict[str, Any] | None = None,
 ) -> Path:
     """One trial; `height` is its last straggler accuracy, and totals are a tenth higher."""
-    settings = config.read(preset or (name if name in config.presets() else "glyphs/per-domain/fedadam"))
+    settings = config.read(
+        preset or (name if name in config.presets() else "glyphs/per-domain/fedadam")
+    )
     for assignment in set:
         settings = config.override(settings, assignment)
     settings = {**settings, "seed": seed, **(changes or {})}
@@ -40,7 +42,12 @@ def run_folder(
     for index in range(shown):
         part = (index + 1) / points
         straggler = height * (1 - math.exp(-4 * part)) / (1 - math.exp(-4)) + noise[index]
-        values = {"straggler": straggler, "standard": straggler + 0.15, "total": straggler + 0.1}
+        standard = 0.45 + 0.4 * straggler
+        values = {
+            "straggler": straggler,
+            "standard": standard,
+            "total": 0.25 * straggler + 0.75 * standard,
+        }
         lines.append({
             "step": 12 * (index + 1), "time_s": seconds * part * (1 + noise[0]),
             "updates": int(settings["updates"] * part), "local_steps": 40 * index,

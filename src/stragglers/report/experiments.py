@@ -1,12 +1,12 @@
 """Run folders as experiments, in the order of the paper's tables.
 
-    trial       one run folder
-    experiment  trials of equal settings but for the seed: a row of a table, a line of a figure
-    section     experiments of one task and one latency model: what a table may compare
+trial       one run folder
+experiment  trials of equal settings but for the seed: a row of a table, a line of a figure
+section     experiments of one task and one latency model: what a table may compare
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stragglers.errors import BadInput, did_you_mean
@@ -15,6 +15,13 @@ from stragglers.records import Record
 TASKS = {"emnist": "EMNIST", "cifar100": "CIFAR-100", "stackoverflow": "StackOverflow"}
 LATENCIES = ("per-example", "per-domain")
 NOT_SETTINGS = {"seed", "readings", "paper"}  # what does not tell two experiments apart
+
+# The paper's comparisons: rows that differ in one thing, by name.
+SETS = {
+    "FedBuff and regularisation": ("fedbuff", "fedbuff-kd", "fedbuff-l2"),
+    "FedBuff, EMA and Adam": ("fedbuff", "fedbuff-ema", "fedbuff-ema-adam"),
+    "FedAdam and over-selection": ("fedadam", "fedadam-over-selection"),
+}
 
 
 class Experiment(NamedTuple):
@@ -88,8 +95,10 @@ def _experiments(
     for name, members in by_name.items():
         short = plain(name).removeprefix(prefix) or "unnamed"
         differing = differences([trials[0].settings for _, trials in members])
+        keys = _short(differing)
         for index, (digest, trials) in enumerate(members):
-            given = ", ".join(f"{key}={shown(values[index])}" for key, values in differing.items())
+            values = [shown(values[index]) for values in differing.values()]
+            given = ", ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
             label = f"{short} ({given})" if given else short
             found.append(Experiment(plain(name), digest, label, trials[0].settings, tuple(trials)))
     twice = {label for label, count in Counter(e.label for e in found).items() if count > 1}
@@ -100,17 +109,21 @@ def _experiments(
 
 
 def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Settings in which documents differ, by their shortest clear name; None where unset."""
+    """Settings in which documents differ, by their path; None where unset."""
     flat = [_flat(document) for document in documents]
     paths = sorted({path for one in flat for path in one})
-    paths = [path for path in paths if any(one.get(path) != flat[0].get(path) for one in flat)]
-    leaves = Counter(path.rsplit(".", 1)[-1] for path in paths)
-    return {
-        leaf if leaves[leaf := path.rsplit(".", 1)[-1]] == 1 else path: [
-            one.get(path) for one in flat
-        ]
-        for path in paths
-    }
+    values = {path: [one.get(path) for one in flat] for path in paths}
+    return {path: given for path, given in values.items() if any(v != given[0] for v in given)}
+
+
+def _short(paths: Collection[str]) -> list[str]:
+    """The last part of each path where that is clear."""
+    leaves = Counter(map(_leaf, paths))
+    return [_leaf(path) if leaves[_leaf(path)] == 1 else path for path in paths]
+
+
+def _leaf(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -138,6 +151,12 @@ def shown(value: Any) -> str:
 def plain(text: str) -> str:
     """Text of one line without control or direction marks, fit for terminals and files."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def comparison_sets(section: Section) -> dict[str, list[Experiment]]:
+    """The paper's comparisons of which a section has at least two rows."""
+    found = {name: [e for e in section.experiments if e.row in rows] for name, rows in SETS.items()}
+    return {name: some for name, some in found.items() if len({e.row for e in some}) > 1}
 
 
 def chosen(section: Section, reference: str) -> Experiment | None:

@@ -1,8 +1,8 @@
 """The paper's table as numbers, before any format.
 
-    row         one experiment: straggler, standard and total accuracy, simulated time, trials
-    order       highest straggler accuracy first, as in the paper; rows without a median last
-    notes       what a reader must know to believe a row: partial, diverged, anomalous, dropped
+row         one experiment: straggler, standard and total accuracy, simulated time, trials
+order       highest straggler accuracy first, as in the paper; rows without a median last
+notes       what a reader must know to believe a row: partial, diverged, anomalous, dropped
 """
 
 import math
@@ -29,10 +29,13 @@ class Target(NamedTuple):
 
 
 class Options(NamedTuple):
-    interval: Interval = Interval()
+    interval: Interval = statistics.USUAL
     targets: tuple[Target, ...] = ()
     reference: str | None = None
     best: bool = False
+
+
+USUAL = Options()
 
 
 class Row(NamedTuple):
@@ -61,7 +64,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...]
 
 
-def tables(records: Iterable[Record], options: Options = Options()) -> list[Table]:
+def tables(records: Iterable[Record], options: Options = USUAL) -> list[Table]:
     """One table for each task and latency model."""
     found = experiments.sections(records)
     if options.reference is not None:
@@ -89,6 +92,9 @@ def _table(section: Section, options: Options) -> Table:
     rows = [_row(experiment, reference, options) for experiment in section.experiments]
     rows.sort(key=_by_straggler_accuracy)
     notes = list(_notes(rows))
+    data = {str(t.run.get("data")) for e in section.experiments for t in e.trials}
+    if len(data) > 1:
+        notes.append("not all runs were made with the same data")
     if options.reference is not None and reference is None:
         notes.append(f"no {plain(options.reference)} here to compare with")
     return Table(section, tuple(rows), reference.label if reference else None, tuple(notes))
@@ -103,8 +109,7 @@ def _row(experiment: Experiment, reference: Experiment | None, options: Options)
     pairs = {}
     if reference is not None and reference is not experiment:
         pairs = {
-            key: statistics.compare(over, reference.finished, key, options.best)
-            for key in COMPARED
+            key: statistics.compare(over, reference.finished, key, options.best) for key in COMPARED
         }
     targets = [statistics.reached(over, *target) for target in options.targets]
     return Row(experiment, metrics, tuple(targets), pairs)
@@ -129,6 +134,8 @@ def _notes(rows: list[Row]) -> Iterable[str]:
                 yield f"{label}: seed {trial.seed} diverged: {plain(trial.diverged or 'no reason')}"
             for warning in trial.warnings:
                 yield f"{label}: seed {trial.seed}: {plain(warning)}"
+        if len({str((t.run.get("versions"), t.run.get("device"))) for t in trials}) > 1:
+            yield f"{label}: trials under different versions or on different devices"
         dropped = sum(trial.run.get("dropped") or 0 for trial in trials)
         if dropped:
             yield f"{label}: {dropped:,} clients dropped, whose reports were not finite"

@@ -39,6 +39,9 @@ class Interval(NamedTuple):
         return f"{low:g}\N{EN DASH}{high:g} % range over trials (interpolated percentiles)"
 
 
+USUAL = Interval()  # what the paper's intervals seem to be
+
+
 class Summary(NamedTuple):
     """NaN stands for what there is not: a median over lost trials, an interval of too few."""
 

@@ -62,7 +62,7 @@ def _group_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def print_results(records: Iterable[Record], options: Options = Options()) -> None:
+def print_results(records: Iterable[Record], options: Options = results.USUAL) -> None:
     """The paper's table of some run folders: what `stragglers table` prints."""
     print(formats.text(results.tables(records, options), options), end="")
 

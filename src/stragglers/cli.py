@@ -12,7 +12,7 @@ import msgspec
 
 from stragglers import config, device
 from stragglers.errors import BadInput, did_you_mean
-from stragglers.report.files import checked_path, output_folder, write
+from stragglers.files import checked_path, output_folder, write
 
 DEFAULT_PRESET = "fleet"
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]

@@ -125,6 +125,18 @@ def experiment_from(document: dict[str, Any]) -> Experiment:
         raise BadInput(f"{key}: {what.replace('`', '')}{given}") from None
 
 
+def resolved(experiment: Experiment) -> dict[str, Any]:
+    """The document of an experiment, defaults written out; reading it gives the experiment."""
+    return _without_none(msgspec.to_builtins(experiment))
+
+
+def _without_none(document: Any) -> Any:
+    """TOML has no null: what is not given is not there."""
+    if not isinstance(document, dict):
+        return document
+    return {key: _without_none(value) for key, value in document.items() if value is not None}
+
+
 def _converted(cls: type[Struct], document: dict[str, Any], path: str) -> None:
     """Checks one section by itself, so that its group is named where msgspec would say [...]."""
     try:

@@ -16,8 +16,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stragglers import files
 from stragglers.records import Record
-from stragglers.report import curves, files, results
+from stragglers.report import curves, results
 from stragglers.report.colours import DASHES, MARKERS, Look, looks
 from stragglers.report.experiments import Experiment, Section, comparison_sets, sections
 from stragglers.report.statistics import USUAL, Interval

@@ -1,13 +1,15 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there: written beside their place, on the disk, then renamed."""
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stragglers.errors import BadInput
 
 FIGURES = (".png", ".pdf", ".svg")
+UNFINISHED = ".unfinished-"  # what names begin with until a file is whole
 
 
 def checked_path(file: str) -> Path:
@@ -32,17 +34,35 @@ def output_folder(name: str) -> Path:
 
 def write(path: Path, fill: Callable[[str], object]) -> None:
     """Has a file written beside its place and renames it there."""
-    try:
-        handle, temporary = tempfile.mkstemp(suffix=path.suffix, dir=path.parent)
+    with told(path):
+        handle, temporary = tempfile.mkstemp(path.suffix, UNFINISHED, path.parent)
         os.close(handle)
         try:
             fill(temporary)
             os.chmod(temporary, 0o666 & ~_umask())
+            _sync(temporary)
             os.replace(temporary, path)
+            _sync(path.parent)
         finally:
             Path(temporary).unlink(missing_ok=True)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """A full disk, or whatever keeps a file from being written, as one line."""
+    try:
+        yield
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror})") from None
+        why = error.strerror or error
+        raise BadInput(f"{path}: cannot be written ({why}); what was there is whole") from None
+
+
+def _sync(path: str | Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

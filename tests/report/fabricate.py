@@ -1,5 +1,6 @@
 """Run folders made up: curves that rise, without training."""
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stragglers import config
+from stragglers import config, tomlfile
 
 
 def run_folder(
@@ -27,15 +28,15 @@ def run_folder(
     changes: dict[str, Any] | None = None,
 ) -> Path:
     """One trial; `height` is its last straggler accuracy, and totals are a tenth higher."""
-    settings = config.read(
-        preset or (name if name in config.presets() else "glyphs/per-domain/fedadam")
-    )
+    known = name if name in config.presets() else "glyphs/per-domain/fedadam"
+    document = config.read(preset or known)
     for assignment in set:
-        settings = config.override(settings, assignment)
-    settings = {**settings, "seed": seed, **(changes or {})}
-    folder = root / name.replace("/", "-")[:40].replace("\0", "") / f"{digest}-{seed}"
+        document = config.override(document, assignment)
+    document["seed"] = seed
+    settings = config.resolved(config.experiment_from(document)) | (changes or {})
+    folder = root / hashlib.sha256(name.encode()).hexdigest()[:12] / f"{digest}-{seed}"
     folder.mkdir(parents=True)
-    (folder / "settings.toml").write_text(toml(settings))
+    (folder / "settings.toml").write_text(tomlfile.dumps(settings))
     noise = np.random.default_rng([seed, len(name)]).normal(0, 0.01, points)
     shown = points if status == "finished" else points // 2
     lines = []
@@ -78,17 +79,6 @@ def run_folder(
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(run))
     return folder
-
-
-def toml(table: dict[str, Any], prefix: str = "") -> str:
-    """TOML of plain tables; JSON strings and numbers are TOML too."""
-    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()
-             if not isinstance(value, dict)]  # fmt: skip
-    for key, value in table.items():
-        if isinstance(value, dict):
-            path = f"{prefix}{json.dumps(key)}"
-            lines += [f"[{path}]", toml(value, f"{path}.")]
-    return "\n".join(lines)
 
 
 HEIGHTS = {"fare-dust": 0.72, "feast": 0.66, "fedadam": 0.63, "fedbuff-ema": 0.59,

@@ -1,7 +1,6 @@
 """Figures, in colours that the colour-blind tell apart (Okabe and Ito)."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from stragglers import files
 from stragglers.population import Population
+from stragglers.records import Record
 from stragglers.schedule import Fate, Schedule
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
@@ -85,19 +85,21 @@ ALGORITHMS = {
 }  # fmt: skip
 
 
-def accuracy_figure(experiments: dict[str, list[dict[str, Any]]], title: str) -> Figure:
+def accuracy_figure(records: list[Record]) -> Figure:
     """Straggler and total accuracy over simulated time: median and range over trials."""
+    names = list(dict.fromkeys(record.name for record in records))
+    most = max(sum(record.name == name for record in records) for name in names)
     figure = Figure(figsize=(11, 4.8), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(f"{most} trials: median and range" if most > 1 else "one trial")
     left, right = figure.subplots(1, 2, sharex=True)
     for axes, what in ((left, "straggler"), (right, "total")):
-        for index, (name, trials) in enumerate(experiments.items()):
-            curves = [trial["curve"] for trial in trials if trial["curve"]]
+        for index, name in enumerate(names):
+            curves = [r.curve for r in records if r.name == name and r.curve["step"].size]
             if not curves:
                 continue
-            points = min(len(curve) for curve in curves)
-            time = np.median([[p["time_s"] for p in c[:points]] for c in curves], axis=0)
-            percent = 100 * np.array([[p[f"{what}_accuracy"] for p in c[:points]] for c in curves])
+            points = min(curve["step"].size for curve in curves)
+            time = np.median([curve["time_s"][:points] for curve in curves], axis=0)
+            percent = 100 * np.array([curve[f"{what}_accuracy"][:points] for curve in curves])
             row = name.rsplit("/", 1)[-1]
             colour = ALGORITHMS.get(row, COLOURS[index % len(COLOURS)])
             axes.plot(time / 3600, np.median(percent, axis=0), color=colour, label=row, lw=1.8)

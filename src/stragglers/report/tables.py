@@ -7,6 +7,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from stragglers.records import Record
+
 
 def print_plan(name: str, summary: dict[str, Any]) -> None:
     console = _console()
@@ -59,23 +61,25 @@ def _group_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def print_results(experiments: dict[str, list[dict[str, Any]]]) -> None:
+def print_results(records: list[Record]) -> None:
     """The paper's table: median and range over trials, best straggler accuracy first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("algorithm")
     for column in ("straggler accuracy", "total accuracy", "time [s]", "trials"):
         table.add_column(column, justify="right")
     rows = []
-    for name, trials in experiments.items():
-        last = [trial["curve"][-1] for trial in trials if trial["curve"]]
-        lost = sum(trial["diverged"] is not None for trial in trials)
+    for name in dict.fromkeys(record.name for record in records):
+        trials = [record for record in records if record.name == name]
+        curves = [trial.curve for trial in trials if trial.curve["step"].size]
+        lost = sum(trial.status == "diverged" for trial in trials)
         count = f"{len(trials)}, {lost} diverged" if lost else str(len(trials))
-        if not last:
+        if not curves:
             rows.append((-1.0, [name, "–", "–", "–", count]))
             continue
-        straggler = [point["straggler_accuracy"] for point in last]
-        total = [point["total_accuracy"] for point in last]
-        time = [point["time_s"] for point in last]
+        straggler, total, time = (
+            [float(curve[what][-1]) for curve in curves]
+            for what in ("straggler_accuracy", "total_accuracy", "time_s")
+        )
         cells = [name, _range(straggler), _range(total), f"{median(time):,.0f}", count]
         rows.append((median(straggler), cells))
     for _, cells in sorted(rows, key=lambda row: -row[0]):

@@ -14,11 +14,12 @@ ORDER = [
     "__init__", "errors", "device", "files", "csvfile", "tomlfile", "draws", "distributions",
     "partition", "population", "handwriting", "latency", "schedule", "rows", "lanes", "weights",
     "shuffle", "trees", "memory", "models", "tasks", "algorithms", "client", "metrics", "engine",
-    "simulate", "interpret", "checkpoint", "records", "plan", "report", "settings", "config",
-    "build", "run", "recording", "trials", "cli",
+    "simulate", "interpret", "checkpoint", "records", "plan", "report", "settings", "schema",
+    "config", "build", "run", "recording", "progress", "workers", "trials", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
-    *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "config", "build",
+    *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",
+    "config", "build",
 }  # fmt: skip
 JAX = {"jax", "jaxlib", "optax"}  # optax imports jax
 

@@ -3,16 +3,17 @@
 import argparse
 import difflib
 import itertools
+import math
 import sys
+import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
-from stragglers import config, device
-from stragglers.errors import BadInput, did_you_mean
-from stragglers.files import checked_path, output_folder, write
+from stragglers import __version__, config
+from stragglers.errors import BadInput, about, did_you_mean
+from stragglers.files import checked_path, output_folder
 
 DEFAULT_PRESET = "fleet"
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
@@ -48,7 +49,8 @@ def plan(options: argparse.Namespace) -> None:
         _sweep(options, document)
         return
     picture = checked_path(options.figure) if options.figure else None
-    summary, clients, schedule, latencies = _summary(document)
+    with about(options.preset):
+        summary, clients, schedule, latencies = _summary(document)
     if picture:
         from stragglers.report import figures, timeline
 
@@ -64,8 +66,24 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
+    with about(options.preset):
+        paths, rows = _swept(options.sweep, document)
+    if options.json:
+        print(_json({"preset": options.preset, "sweep": rows}))
+        return
+    from stragglers.report import tables
+
+    leaves = [path.rsplit(".", 1)[-1] for path in paths]
+    keys = leaves if len(set(leaves)) == len(leaves) else paths
+    tables.print_sweep(options.preset, keys, rows)
+
+
+def _swept(
+    sweep: Sequence[str], document: dict[str, Any]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The paths that are swept, and a plan's numbers for each combination of their values."""
     axes = []
-    for assignment in options.sweep:
+    for assignment in sweep:
         name, _, values = assignment.partition("=")
         if not values:
             raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
@@ -81,29 +99,18 @@ def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
         for path, value in chosen:
             swept = config.override(swept, f"{path}={value}")
         documents.append(({path: config.value_of(value) for path, value in chosen}, swept))
-    rows = [{"set": chosen, **_summary(swept)[0]} for chosen, swept in documents]
-    if options.json:
-        print(_json({"preset": options.preset, "sweep": rows}))
-        return
-    from stragglers.report import tables
-
-    leaves = [path.rsplit(".", 1)[-1] for path in paths]
-    keys = leaves if len(set(leaves)) == len(leaves) else paths
-    tables.print_sweep(options.preset, keys, rows)
+    return paths, [{"set": chosen, **_summary(swept)[0]} for chosen, swept in documents]
 
 
 def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
     """A plan's numbers, and the population, schedule and latencies that they come from."""
-    from stragglers import build, latency
+    from stragglers import build
     from stragglers.plan import summarise
 
     experiment = config.experiment_from(document)
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)
-    communication, overhead, training = latency.one_epoch(
-        clients, build.factors(experiment.latency), seed=experiment.seed
-    )
-    latencies = communication + overhead + training
+    latencies = build.latencies(experiment, clients)
     summary = {
         **summarise(clients, schedule, latencies),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
@@ -115,39 +122,47 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains presets, then prints the table and draws the accuracy over time."""
-    names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
-    trials = options.trials
-    if trials is None:
-        trials = 1 if options.presets else DEMO_TRIALS
-    for name, value in (("trials", trials), ("processes", options.processes or 1)):
-        if value < 1:
-            raise BadInput(f"{name}={value}, expected at least 1")
-    documents = {name: _document(name, options) for name in names}
-    # All mistakes come before any training.
-    threads = {config.experiment_from(document).threads for document in documents.values()}
-    if len(threads) > 1:
-        raise BadInput(f"threads={sorted(threads)} in one run, expected one number; set it")
-    device.prepare(*threads)
-    folder = output_folder(options.out)
-
-    from stragglers.trials import processes_for, run_trials
-
-    processes = options.processes or processes_for(trials * len(documents), *threads)
-
-    def save(results: dict[str, Any]) -> None:
-        write(folder / "results.json", lambda path: Path(path).write_text(_json(results)))
-
-    results = run_trials(documents, trials, processes, save)
+    """Trains what is missing, then prints the table and draws the accuracy over time."""
+    from stragglers import build, records, trials
     from stragglers.report import figures, tables
 
-    title = f"{trials} trials: median and range" if trials > 1 else "one trial"
-    figures.save(figures.accuracy_figure(results, title), folder / "accuracy.png")
+    names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
+    count = options.trials
+    if count is None:
+        count = 1 if options.presets else DEMO_TRIALS
+    for name, value in (("trials", count), ("processes", options.processes or 1)):
+        if value < 1:
+            raise BadInput(f"{name}={value}, expected at least 1")
+    if not options.minutes > 0:
+        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
+    deadline = time.time() + 60 * options.minutes
+    sources, twice = config.expand(names)
+    for name in twice:
+        print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
+    # All mistakes that can be, come before any training.
+    documents = {name: _document(source, options) for name, source in sources.items()}
+    for name, document in documents.items():
+        with about(name):
+            build.check_trainable(config.experiment_from(document))
+    folder = output_folder(options.out)
+    jobs = trials.jobs_of(documents, count, folder)
+    there = len(jobs) - len(trials.missing(jobs))
+    if there:
+        print(f"stragglers: {there} of {len(jobs)} trials are there already", file=sys.stderr)
+    left = trials.run_missing(jobs, options.processes, deadline)
+    found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
+    picture = folder / "accuracy.png"
+    if found:
+        figures.save(figures.accuracy_figure(found), picture)
     if options.json:
-        print(_json(results))
+        print(_json({"runs": [records.as_json(record) for record in found],
+                     "left": [job.label for job in left]}))  # fmt: skip
         return
-    tables.print_results(results)
-    print(f"results: {folder / 'results.json'}\npicture: {folder / 'accuracy.png'}")
+    if found:
+        tables.print_results(found)
+        print(f"runs: {folder}\npicture: {picture}")
+    if left:
+        print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
 
 
 def table(options: argparse.Namespace) -> None:
@@ -204,15 +219,16 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     return paths
 
 
-def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A preset with everything that was asked for on the command line."""
-    document = config.read(name)
-    if options.reading:
-        document = config.with_reading(document, options.reading)
-    for assignment in options.set:
-        document = config.override(document, assignment)
-    if options.seed is not None:
-        document = config.override(document, f"seed={options.seed}")
+def _document(source: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A preset with everything that was asked for on the command line, checked."""
+    document = config.read(source)
+    with about(source):
+        if options.reading:
+            document = config.with_reading(document, options.reading)
+        document = config.override_all(document, options.set)
+        if options.seed is not None:
+            document = config.override(document, f"seed={options.seed}")
+        config.experiment_from(document)
     return document
 
 
@@ -234,6 +250,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _OneLineParser(
         prog="stragglers", description="Federated learning with slow clients: time is data."
     )
+    parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     planning = commands.add_parser(
@@ -254,10 +271,20 @@ def _parser() -> argparse.ArgumentParser:
     planning.set_defaults(run=plan)
 
     running = commands.add_parser("run", help="train: by default, six algorithms on glyphs")
-    running.add_argument("presets", nargs="*", metavar="PRESET", help="presets or .toml files")
+    running.add_argument(
+        "presets", nargs="*", metavar="PRESET",
+        help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
+    )  # fmt: skip
     running.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
     running.add_argument("--processes", type=int, help="trials at once, default: what fits")
-    running.add_argument("--out", default="runs", metavar="DIR", help="for results, default runs")
+    running.add_argument(
+        "--minutes", type=float, default=math.inf,
+        help="starts no trial that would not end in time",
+    )  # fmt: skip
+    running.add_argument(
+        "--out", default="runs", metavar="DIR",
+        help="for run folders, default runs; trials that are there are not repeated",
+    )  # fmt: skip
     running.set_defaults(run=run)
     for command in (planning, running):
         command.add_argument(
@@ -312,8 +339,8 @@ class _OneLineParser(argparse.ArgumentParser):
         if unknown:
             flags = [
                 "--json", "--set", "--seed", "--sweep", "--figure", "--trials", "--processes",
-                "--out", "--reading", "--help", "--format", "--interval", "--level", "--target",
-                "--compare", "--best", "--figures", "--figure-format",
+                "--minutes", "--out", "--reading", "--help", "--format", "--interval", "--level",
+                "--target", "--compare", "--best", "--figures", "--figure-format",
             ]  # fmt: skip
             raise BadInput(_unknown(unknown[0], flags))
         return options

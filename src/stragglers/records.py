@@ -92,6 +92,13 @@ def claim(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def check_free(folder: Path) -> None:
+    """Refuses a folder that another process has claimed."""
+    if (folder / "lock").exists():
+        with claim(folder):
+            pass
+
+
 def begin(folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """Starts a run anew in a claimed folder; the returned run.json is for `finish`."""
     run = {"format": FORMAT, **facts, "hash": settings_hash(settings), "seed": settings["seed"],
@@ -161,10 +168,23 @@ def load(folder: str | Path) -> Record:
                   _settings(folder / "settings.toml"), curve, run, warnings)  # fmt: skip
 
 
+def as_json(record: Record) -> dict[str, Any]:
+    """All of it, the curve as one object for each evaluation."""
+    columns = [column.tolist() for column in record.curve.values()]
+    curve = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
+    return {**record._asdict(), "folder": str(record.folder), "curve": curve}
+
+
 def is_over(folder: Path) -> bool:
     """Whether a run is there and came to its end, good or bad."""
     run = _run(folder)
     return run is not None and run["status"] != "running"
+
+
+def seconds(folder: Path) -> float | None:
+    """How long a run took, if it is finished."""
+    run = _run(folder)
+    return run.get("wall_s") if run and run["status"] == "finished" else None
 
 
 class _Head(msgspec.Struct):

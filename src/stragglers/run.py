@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +16,8 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
 from stragglers.memory import check_history
-from stragglers.simulate import Progress, Result, simulate
+from stragglers.schedule import Schedule
+from stragglers.simulate import Point, Progress, Result, simulate
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import glyphs
 from stragglers.weights import report_weights
@@ -29,22 +30,36 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-def run(
-    experiment: settings.Experiment, on_progress: Callable[[Progress], None] | None = None
-) -> Result:
-    """Trains one trial."""
-    client = _required(experiment.client, "client")
+class Trial(NamedTuple):
+    """An experiment with its data and its schedule."""
+
+    experiment: settings.Experiment
+    task: Task
+    schedule: Schedule
+
+
+def prepare(experiment: settings.Experiment) -> Trial:
+    """Everything that can be wrong is found here, before training."""
+    build.check_trainable(experiment)
     who = task(experiment.task)
-    schedule = build.timetable(experiment, who.population)
-    teachers = history_length(experiment)
+    teachers = build.history_length(experiment)
     check_history(teachers, jax.eval_shape(who.model.init, jax.random.key(0)))
-    weight = experiment.aggregation
+    return Trial(experiment, who, build.timetable(experiment, who.population))
+
+
+def train(
+    trial: Trial,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_point: Callable[[Point], None] | None = None,
+) -> Result:
+    experiment, who, schedule = trial
+    assert experiment.client and experiment.server and experiment.algorithm  # prepared
+    weight, teachers = experiment.aggregation, build.history_length(experiment)
     return simulate(
         who,
         schedule,
-        algorithm(_required(experiment.server, "server"),
-                  _required(experiment.algorithm, "algorithm"), weight.normalise, teachers),
-        local(client),
+        algorithm(experiment.server, experiment.algorithm, weight.normalise, teachers),
+        local(experiment.client),
         seed=experiment.seed,
         evaluate_at=_evenly(schedule.steps, experiment.evaluations),
         weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
@@ -53,6 +68,7 @@ def run(
         time_limited=experiment.schedule.time_limit is not None,
         curve_examples=experiment.curve_examples,
         on_progress=on_progress,
+        on_point=on_point,
     )  # fmt: skip
 
 
@@ -100,21 +116,5 @@ def algorithm(
     return with_ema(chosen, given.ema)
 
 
-def history_length(experiment: settings.Experiment) -> int:
-    """FARe-DUST's k is how long its schedule waits; others keep no history."""
-    if not isinstance(experiment.algorithm, settings.FareDust):
-        return 1
-    given = experiment.schedule
-    if isinstance(given, settings.OverSelected) and given.late_rounds is not None:
-        return given.late_rounds
-    raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
-
-
 def _evenly(steps: int, points: int) -> list[int]:
     return sorted({int(step) for step in np.rint(np.linspace(0, steps, points + 1))[1:]})
-
-
-def _required(section: Any, name: str) -> Any:
-    if section is None:
-        raise BadInput(f"[{name}] is missing; training needs it, planning does not")
-    return section

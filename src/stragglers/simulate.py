@@ -45,6 +45,7 @@ class Point(NamedTuple):
     examples: int  # gone through, those that fill a last batch included
     wall_s: float
     dropped: int
+    late: int  # reports of closed rounds that were used
     test_examples: int  # behind the metrics: some of them on the way, all of them at the end
     metrics: Metrics
 
@@ -56,6 +57,7 @@ class Result(NamedTuple):
     trained: int  # clients
     dropped: int
     diverged: str | None  # what happened, if training ended early
+    lanes: int
 
 
 class Progress(NamedTuple):
@@ -83,6 +85,7 @@ def simulate(
     lanes: int | None = None,
     curve_examples: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_point: Callable[[Point], None] | None = None,
     chunk: int | None = None,
 ) -> Result:
     """Trains and evaluates after the given server steps (default: the last).
@@ -139,11 +142,15 @@ def simulate(
             examples=local * client.batch_size,
             wall_s=time.perf_counter() - began,
             dropped=int(carry.dropped),
+            late=int(run.rows.late[step - 1]) if step else 0,
             test_examples=int(test.real.sum()),
             metrics=metrics.evaluate(task, model, test),
         ))  # fmt: skip
+        if on_point:
+            on_point(curve[-1])
     trained, dropped = int(begin[step]), int(carry.dropped)
-    return Result(curve, algorithm.params(carry.server), model, trained, dropped, diverged)
+    lanes = run.table.lane_begin.shape[1] - 1
+    return Result(curve, algorithm.params(carry.server), model, trained, dropped, diverged, lanes)
 
 
 class _Run(NamedTuple):

@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -122,9 +123,9 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains what is missing, then prints the table and draws the accuracy over time."""
+    """Trains what is missing, then prints the table, draws the accuracy and writes the page."""
     from stragglers import build, records, trials
-    from stragglers.report import figures, tables
+    from stragglers.report import figures, page, tables
 
     names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
     count = options.trials
@@ -151,16 +152,17 @@ def run(options: argparse.Namespace) -> None:
         print(f"stragglers: {there} of {len(jobs)} trials are there already", file=sys.stderr)
     left = trials.run_missing(jobs, options.processes, deadline)
     found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
-    picture = folder / "accuracy.png"
+    picture, about_all = folder / "accuracy.png", folder / "report.html"
     if found:
         figures.save(figures.accuracy_figure(found), picture)
+        page.save(found, about_all)
     if options.json:
         print(_json({"runs": [records.as_json(record) for record in found],
                      "left": [job.label for job in left]}))  # fmt: skip
         return
     if found:
         tables.print_results(found)
-        print(f"runs: {folder}\npicture: {picture}")
+        print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
     if left:
         print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
 
@@ -182,16 +184,13 @@ def table(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Writes one page about finished runs, and the figures as files if asked to."""
-    page_path = Path(options.out)
-    if not page_path.parent.is_dir():
-        raise BadInput(f"{options.out}: no folder {str(page_path.parent)!r}; create it first")
+    page_path = checked_path(options.out, (".html",))
     folder = output_folder(options.figures) if options.figures else None
     from stragglers import records
     from stragglers.report import page
 
     found = records.find(options.runs)
-    html = page.page(found)
-    write(page_path, lambda path: Path(path).write_text(html, encoding="utf-8"))
+    page.save(found, page_path)
     written = [page_path]
     if folder:
         written += _figures(found, folder, options.figure_format)

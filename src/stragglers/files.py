@@ -12,11 +12,11 @@ FIGURES = (".png", ".pdf", ".svg")
 UNFINISHED = ".unfinished-"  # what names begin with until a file is whole
 
 
-def checked_path(file: str) -> Path:
-    """Refuses a figure's path before any work is done for it."""
+def checked_path(file: str, suffixes: tuple[str, ...] = FIGURES) -> Path:
+    """Refuses the path of a figure, or of a page, before any work is done for it."""
     path = Path(file)
-    if path.suffix.lower() not in FIGURES:
-        raise BadInput(f"{file}: a figure ends in one of {', '.join(FIGURES)}")
+    if path.suffix.lower() not in suffixes:
+        raise BadInput(f"{file}: expected a name that ends in {' or '.join(suffixes)}")
     if not path.parent.is_dir():
         raise BadInput(f"{file}: no folder {str(path.parent)!r}; create it first")
     return path

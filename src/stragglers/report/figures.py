@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -23,7 +24,7 @@ from stragglers.report.colours import DASHES, MARKERS, Look, looks
 from stragglers.report.experiments import Experiment, Section, comparison_sets, sections
 from stragglers.report.statistics import USUAL, Interval
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "legend.fontsize": 8,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "grid.linewidth": 0.6, "axes.linewidth": 0.8, "lines.linewidth": 1.6,
@@ -146,11 +147,13 @@ def result_figures(records: Iterable[Record]) -> dict[str, Figure]:
 
 def to_plan(records: Iterable[Record]) -> dict[str, Record]:
     """The trial whose latencies and schedule stand for each experiment, by the figure's name."""
-    return {
-        slug(section, f"plan-{experiment.label}"): experiment.trials[0]
-        for section in sections(records)
-        for experiment in section.experiments
-    }
+    found: dict[str, Record] = {}
+    for section in sections(records):
+        for experiment in section.experiments:
+            name = slug(section, f"plan-{experiment.label}")
+            name = f"{name}-{experiment.hash[:6]}" if name in found else name
+            found[name] = experiment.trials[0]
+    return found
 
 
 def slug(section: Section, what: str) -> str:
@@ -163,7 +166,7 @@ def save(figure: Figure, path: Path) -> None:
     """Writes a figure whole, without a date or a random name: the same runs give the same bytes."""
     dateless = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     metadata = dateless.get(path.suffix.lower(), {})
-    fixed = {"svg.hashsalt": "stragglers", "pdf.fonttype": 42}
+    fixed: dict[Any, Any] = {"svg.hashsalt": "stragglers", "pdf.fonttype": 42}
     with matplotlib.rc_context(fixed), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script without font
         files.write(path, lambda temporary: figure.savefig(temporary, dpi=200, metadata=metadata))

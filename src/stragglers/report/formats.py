@@ -104,9 +104,9 @@ def time_to_target(reached: Reached) -> str:
     """All trials: their median. Some: how many, and the median if it is among them."""
     if not reached.times:
         return NOTHING
-    if reached.count == len(reached.times):
+    if reached.there == len(reached.times):
         return seconds(reached.median)
-    some = f"{reached.count} of {len(reached.times)}"
+    some = f"{reached.there} of {len(reached.times)}"
     return f"{seconds(reached.median)} ({some})" if math.isfinite(reached.median) else some
 
 
@@ -247,7 +247,7 @@ def _flat(row: Row, options: Options) -> dict[str, Any]:
         found |= {key: summary.median, f"{key}_low": summary.low, f"{key}_high": summary.high}
     for target, reached in zip(options.targets, row.targets, strict=True):
         key = f"time_to_{target.group}_{target.accuracy:g}"
-        found |= {key: reached.median, f"{key}_trials": reached.count}
+        found |= {key: reached.median, f"{key}_trials": reached.there}
     for key, pairs in row.pairs.items():
         found |= {f"{key}_difference": pairs.difference, f"{key}_pairs": len(pairs.seeds),
                   f"{key}_p": pairs.p}  # fmt: skip

@@ -12,12 +12,14 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from stragglers import files
 from stragglers.records import Record
 from stragglers.report import curves, formats, results
 from stragglers.report.colours import Look, looks
@@ -47,6 +49,11 @@ def page(records: Sequence[Record], interval: Interval = USUAL) -> str:
         data=[_data(*pair, interval) for pair in zip(final, best, strict=True)],
         environments=_environments(records),
     )
+
+
+def save(records: Sequence[Record], path: Path) -> None:
+    html = page(records)
+    files.write(path, lambda temporary: Path(temporary).write_text(html, encoding="utf-8"))
 
 
 def _section(final: Table, best: Table) -> dict[str, Any]:

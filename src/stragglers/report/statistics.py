@@ -55,7 +55,7 @@ class Summary(NamedTuple):
 class Reached(NamedTuple):
     times: tuple[float, ...]  # seconds of each trial that is over; infinity: never
     median: float  # with those that never got there counted as later than all others
-    count: int
+    there: int  # how many reach it
 
 
 class Pairs(NamedTuple):
@@ -99,7 +99,7 @@ def bounds(numbers: NDArray[np.float64], interval: Interval) -> tuple[float, flo
         return float(low), float(high)
     from scipy.stats import quantile_test  # half a second to load
 
-    test = quantile_test(numbers, q=float(np.median(numbers)), p=0.5)
+    test = quantile_test(numbers, q=np.median(numbers), p=0.5)  # pyright: ignore[reportArgumentType]
     low, high = test.confidence_interval(interval.level)
     return float(low), float(high)
 
@@ -154,4 +154,5 @@ def _signed_rank(differences: NDArray[np.float64]) -> float | None:
         return 1.0
     from scipy.stats import wilcoxon
 
-    return float(wilcoxon(differences).pvalue)  # exact for as few as ten trials
+    _, p = wilcoxon(differences)  # exact for as few as ten trials
+    return float(p)  # pyright: ignore[reportArgumentType]

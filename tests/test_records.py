@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -137,6 +138,19 @@ def test_runs_are_found_in_one_order_each_once(tmp_path):
     assert sorted(found) == sorted([*folders, other])
     keys = [(record.hash, record.seed) for record in records.find([tmp_path])]
     assert keys == sorted(keys)
+
+
+def test_a_thousand_runs_are_read_in_a_moment(tmp_path):
+    folder = written(tmp_path / "one", points=100)
+    files = [path for path in folder.iterdir() if path.suffix in (".json", ".jsonl", ".toml")]
+    contents = {path.name: path.read_bytes() for path in files}
+    for seed in range(1_000):
+        (tmp_path / "many" / f"{seed}").mkdir(parents=True)
+        for name, content in contents.items():
+            (tmp_path / "many" / f"{seed}" / name).write_bytes(content)
+    began = time.perf_counter()
+    assert len(records.find([tmp_path / "many"])) == 1_000
+    assert time.perf_counter() - began < 3
 
 
 def test_the_hash_is_of_what_changes_a_result(tmp_path):

@@ -124,10 +124,9 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
 
 def run(options: argparse.Namespace) -> None:
     """Trains what is missing, then prints the table, draws the accuracy and writes the page."""
-    from stragglers import build, records, trials
+    from stragglers import records, trials
     from stragglers.report import figures, page, tables
 
-    names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
     count = options.trials
     if count is None:
         count = 1 if options.presets else DEMO_TRIALS
@@ -137,16 +136,9 @@ def run(options: argparse.Namespace) -> None:
     if not options.minutes > 0:
         raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
     deadline = time.time() + 60 * options.minutes
-    sources, twice = config.expand(names)
-    for name in twice:
-        print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
-    # All mistakes that can be, come before any training.
-    documents = {name: _document(source, options) for name, source in sources.items()}
-    for name, document in documents.items():
-        with about(name):
-            build.check_trainable(config.experiment_from(document))
+    experiments = _experiments(options)
     folder = output_folder(options.out)
-    jobs = trials.jobs_of(documents, count, folder)
+    jobs = trials.jobs_of(experiments, count, folder)
     there = len(jobs) - len(trials.missing(jobs))
     if there:
         print(f"stragglers: {there} of {len(jobs)} trials are there already", file=sys.stderr)
@@ -165,6 +157,43 @@ def run(options: argparse.Namespace) -> None:
         print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
     if left:
         print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
+
+
+def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The documents to train on, by name; mistakes are found before any training."""
+    from stragglers import build
+
+    demo = [f"glyphs/per-domain/{row}" for row in DEMO]
+    sources, twice = config.expand(options.presets or demo)
+    for name in twice:
+        print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
+    documents = {name: _document(source, options) for name, source in sources.items()}
+    for name, document in documents.items():
+        with about(sources[name]):
+            build.check_trainable(config.experiment_from(document))
+    return documents
+
+
+def _document(source: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A preset with everything that was asked for on the command line, checked."""
+    document = config.read(source)
+    with about(source):
+        if options.reading:
+            document = config.with_reading(document, options.reading)
+        document = config.override_all(document, options.set)
+        if options.seed is not None:
+            document = config.override(document, f"seed={options.seed}")
+        config.experiment_from(document)
+    return document
+
+
+def list_presets(options: argparse.Namespace) -> None:
+    """Prints the presets, one a line."""
+    names = config.presets()
+    if options.json:
+        print(_json({"presets": names}))
+        return
+    print("\n".join(names))
 
 
 def table(options: argparse.Namespace) -> None:
@@ -216,28 +245,6 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     for path, figure in zip(paths, drawn.values(), strict=True):
         figures.save(figure, path)
     return paths
-
-
-def _document(source: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A preset with everything that was asked for on the command line, checked."""
-    document = config.read(source)
-    with about(source):
-        if options.reading:
-            document = config.with_reading(document, options.reading)
-        document = config.override_all(document, options.set)
-        if options.seed is not None:
-            document = config.override(document, f"seed={options.seed}")
-        config.experiment_from(document)
-    return document
-
-
-def list_presets(options: argparse.Namespace) -> None:
-    """Prints the presets, one a line."""
-    names = config.presets()
-    if options.json:
-        print(_json({"presets": names}))
-        return
-    print("\n".join(names))
 
 
 def _json(document: dict[str, Any]) -> str:
@@ -336,16 +343,16 @@ class _OneLineParser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # pyright: ignore
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            flags = [
-                "--json", "--set", "--seed", "--sweep", "--figure", "--trials", "--processes",
-                "--minutes", "--out", "--reading", "--help", "--format", "--interval", "--level",
-                "--target", "--compare", "--best", "--figures", "--figure-format",
-            ]  # fmt: skip
+            commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+            parsers = [parser for command in commands for parser in command.choices.values()]
+            flags = {flag for parser in parsers for flag in parser._option_string_actions}
             raise BadInput(_unknown(unknown[0], flags))
         return options
 
 
-def _unknown(argument: str, flags: Sequence[str]) -> str:
+def _unknown(argument: str, flags: set[str]) -> str:
+    if argument in flags:
+        return f"{argument!r} is an option of another command (see --help)"
     if difflib.get_close_matches(argument, flags, cutoff=0.7):
         return f"unknown argument {argument!r}; {did_you_mean(argument, flags)}"
     return f"unknown argument {argument!r}; settings are changed with --set KEY=VALUE (see --help)"

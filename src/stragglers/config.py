@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -72,8 +72,19 @@ def _named(argument: str) -> list[tuple[str, str]]:
         if not files:
             raise BadInput(f"{argument}: no .toml file in this folder, expected experiments")
         return [(_run_name(file.relative_to(argument)), str(file)) for file in files]
-    name = _run_name(Path(argument).name) if argument.endswith(".toml") else argument
-    return [(name, argument)]
+    if argument.endswith(".toml"):
+        return [(_run_name(Path(argument).name), argument)]
+    if argument not in known:
+        folders = {str(folder) for name in known for folder in PurePosixPath(name).parents}
+        raise BadInput(_no_preset(argument, {*known, *folders}))
+    return [(argument, argument)]
+
+
+def _no_preset(name: str, known: set[str]) -> str:
+    nearest = did_you_mean(name, known)
+    if nearest.startswith("did") or any(other.startswith(name) for other in known):
+        return f"no preset {name!r}; {nearest}"
+    return f"no preset {name!r}; `stragglers list` names them, a file's name ends in .toml"
 
 
 def _run_name(file: str | Path) -> str:
@@ -89,7 +100,7 @@ def read(name: str) -> dict[str, Any]:
     elif name in (known := presets()):
         source = resources.files("stragglers") / "presets" / f"{name}.toml"
     else:
-        raise BadInput(f"no preset {name!r}, no .toml file; {did_you_mean(name, known)}")
+        raise BadInput(_no_preset(name, set(known)))
     try:
         document = tomllib.loads(source.read_text(encoding="utf-8"))
         return _beside(document, source.parent) if isinstance(source, Path) else document

@@ -79,10 +79,13 @@ def percentiles(table: Mapping[str, float]) -> Distribution:
     Between two percentiles the logarithm is linear in z, as if each piece were log-normal; the
     outermost pieces go on beyond the table. A single percentile is a constant.
     """
-    if not table:
-        raise BadInput("percentiles: an empty table, expected entries such as 50 = 26.0")
-    pairs = sorted((_level(level), float(value)) for level, value in table.items())
-    levels, values = zip(*pairs, strict=True)
+    try:
+        pairs = sorted((float(level), float(v)) for level, v in table.items())
+        levels, values = zip(*pairs, strict=True)
+    except ValueError:
+        raise BadInput(
+            f"percentiles: {dict(table)}, expected entries such as 95 = 180.0, without letters"
+        ) from None
     if not (
         all(0 < level < 100 for level in levels)
         and all(a < b for a, b in pairwise(levels))
@@ -103,17 +106,6 @@ def percentiles(table: Mapping[str, float]) -> Distribution:
         return np.exp(np.interp(z, knots, logs) + slopes[0] * below + slopes[-1] * above)
 
     return quantile
-
-
-def _level(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        number = text.lower().strip("p% ")
-        say = f"say {number}" if number.replace(".", "").isdigit() else "such as 95"
-        raise BadInput(
-            f"percentiles: {text!r} given, expected a percentage without letters; {say}"
-        ) from None
 
 
 DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stragglers import device
+from stragglers.errors import about
 from stragglers.settings import Experiment
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ def _train(job: Job, update: Update, deadline: float) -> Outcome:
             raise _TooSlow
 
     try:
-        result = record(job.folder, job.name, job.experiment, on_progress)
+        with about(job.name):
+            result = record(job.folder, job.name, job.experiment, on_progress)
     except _TooSlow:
         return Outcome(f"given up after {time.time() - began:.0f} s: not to be done in time", None)
     return Outcome(_line(result), None if result.diverged else time.time() - began)

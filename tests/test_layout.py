@@ -15,7 +15,7 @@ ORDER = [
     "partition", "population", "handwriting", "latency", "schedule", "rows", "lanes", "weights",
     "shuffle", "trees", "memory", "models", "tasks", "algorithms", "client", "metrics", "engine",
     "simulate", "interpret", "checkpoint", "records", "plan", "report", "settings", "schema",
-    "config", "build", "run", "recording", "progress", "workers", "trials", "cli",
+    "config", "build", "run", "recording", "progress", "workers", "trials", "tune", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",

@@ -127,15 +127,7 @@ def run(options: argparse.Namespace) -> None:
     from stragglers import records, trials
     from stragglers.report import figures, page, tables
 
-    count = options.trials
-    if count is None:
-        count = 1 if options.presets else DEMO_TRIALS
-    for name, value in (("trials", count), ("processes", options.processes or 1)):
-        if value < 1:
-            raise BadInput(f"{name}={value}, expected at least 1")
-    if not options.minutes > 0:
-        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
-    deadline = time.time() + 60 * options.minutes
+    count, deadline = _checked_run(options, default=1 if options.presets else DEMO_TRIALS)
     experiments = _experiments(options)
     folder = output_folder(options.out)
     jobs = trials.jobs_of(experiments, count, folder)
@@ -157,6 +149,17 @@ def run(options: argparse.Namespace) -> None:
         print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
     if left:
         print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
+
+
+def _checked_run(options: argparse.Namespace, default: int) -> tuple[int, float]:
+    """How many trials, and until when."""
+    count = default if options.trials is None else options.trials
+    for name, value in (("trials", count), ("processes", options.processes or 1)):
+        if value < 1:
+            raise BadInput(f"{name}={value}, expected at least 1")
+    if not options.minutes > 0:
+        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
+    return count, time.time() + 60 * options.minutes
 
 
 def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -247,6 +250,46 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     return paths
 
 
+def tune(options: argparse.Namespace) -> None:
+    """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
+    from stragglers import build, files, tomlfile
+    from stragglers import tune as tuning
+    from stragglers.report import page, tables
+
+    count, deadline = _checked_run(options, default=1)
+    if options.proposals is not None and options.proposals < 1:
+        raise BadInput(f"proposals={options.proposals}, expected at least 1")
+    objective = tuning.parsed_objective(options.objective)
+    sources, _ = config.expand([options.preset])
+    if len(sources) > 1:
+        raise BadInput(f"{options.preset} is {len(sources)} presets; one is tuned at a time")
+    ((name, source),) = sources.items()
+    document = _document(source, options)
+    row = name.rsplit("/", 1)[-1]
+    grid = tuning.read_grid(options.grid or f"{document['latency']['model']}/{row}")
+    with about(source):
+        build.check_trainable(config.experiment_from(document))
+        grid = tuning.checked_grid(document, grid)
+    folder = output_folder(options.out)
+    train = tuning.Trainer(name, count, folder, options.processes, deadline)
+    try:
+        best, history = tuning.tune(document, grid, objective, train, options.proposals)
+    except tuning.Unfinished:
+        print("the time is over; the same command goes on with what is left")
+        return
+    preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
+    text = tomlfile.dumps(config.resolved(config.experiment_from(best)))
+    files.write(preset, lambda path: Path(path).write_text(text, encoding="utf-8"))
+    page.save(list(train.found.values()), about_all)
+    if options.json:
+        searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]
+        print(_json({"objective": objective._asdict(), "searches": searches,
+                     "preset": str(preset), "page": str(about_all)}))  # fmt: skip
+        return
+    tables.print_search(name, objective.name, history)
+    print(f"preset: {preset}\npage: {about_all}")
+
+
 def _json(document: dict[str, Any]) -> str:
     """One line; infinity, which JSON lacks, becomes null."""
     return msgspec.json.encode(document).decode()
@@ -281,18 +324,31 @@ def _parser() -> argparse.ArgumentParser:
         "presets", nargs="*", metavar="PRESET",
         help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
     )  # fmt: skip
-    running.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
-    running.add_argument("--processes", type=int, help="trials at once, default: what fits")
-    running.add_argument(
-        "--minutes", type=float, default=math.inf,
-        help="starts no trial that would not end in time",
-    )  # fmt: skip
-    running.add_argument(
-        "--out", default="runs", metavar="DIR",
-        help="for run folders, default runs; trials that are there are not repeated",
-    )  # fmt: skip
     running.set_defaults(run=run)
-    for command in (planning, running):
+
+    tuning = commands.add_parser("tune", help="search for a preset's best settings")
+    tuning.add_argument("preset", metavar="PRESET", help="a preset or a .toml file")
+    tuning.add_argument("--grid", help="a .toml file of searches; default: what the paper scanned")
+    tuning.add_argument(
+        "--objective", default="straggler", metavar="WHAT",
+        help="straggler accuracy (default), total, balance, or balance=WEIGHT of the former",
+    )  # fmt: skip
+    tuning.add_argument(
+        "--proposals", type=int, help="so many of Optuna's, instead of the whole grid"
+    )
+    tuning.set_defaults(run=tune)
+    for command in (running, tuning):
+        command.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
+        command.add_argument("--processes", type=int, help="trials at once, default: what fits")
+        command.add_argument(
+            "--minutes", type=float, default=math.inf,
+            help="starts no trial that would not end in time",
+        )  # fmt: skip
+        command.add_argument(
+            "--out", default="runs", metavar="DIR",
+            help="for run folders, default runs; trials that are there are not repeated",
+        )  # fmt: skip
+    for command in (planning, running, tuning):
         command.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
         )
@@ -326,7 +382,7 @@ def _parser() -> argparse.ArgumentParser:
 
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, running, showing, reporting, listing):
+    for command in (planning, running, tuning, showing, reporting, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 

@@ -1,6 +1,7 @@
 """Plans and results as text for a terminal."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -8,7 +9,10 @@ from rich.table import Table
 
 from stragglers.records import Record
 from stragglers.report import formats, results, terminal
+from stragglers.report.experiments import plain, shown
 from stragglers.report.results import Options
+
+BEST = 10  # candidates of a search that are printed; the page has them all
 
 
 def print_plan(name: str, summary: dict[str, Any]) -> None:
@@ -65,6 +69,22 @@ def _group_table(summary: dict[str, Any]) -> Table:
 def print_results(records: Iterable[Record], options: Options = results.USUAL) -> None:
     """The paper's table of some run folders: what `stragglers table` prints."""
     print(formats.text(results.tables(records, options), options), end="")
+
+
+def print_search(name: str, objective: str, history: Sequence[Sequence[Any]]) -> None:
+    """The best candidates of each search, best first; those that diverged have no value."""
+    console = terminal.console()
+    for tried in history:
+        ranked = sorted(tried, key=lambda c: (math.isnan(c.value), -c.value))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for path in tried[0].chosen:
+            table.add_column(plain(path), justify="right")
+        table.add_column(f"{objective} accuracy", justify="right")
+        for candidate in ranked[:BEST]:
+            value = "diverged" if math.isnan(candidate.value) else _percent(candidate.value)
+            table.add_row(*(shown(v) for v in candidate.chosen.values()), value)
+        console.print(f"{plain(name)}: the best of {len(tried)}")
+        console.print(table)
 
 
 def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:

@@ -97,7 +97,7 @@ PUBLISHED = [n for n in config.presets() if n.partition("/")[2] in tune.grids()]
 
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if not name.startswith("glyphs")])
 def test_tuned_values_were_scanned(name):
-    """Every published row that has a grid lies on it, but for the one that the paper contradicts."""
+    """Every published row lies on its grid, but for the one that the paper contradicts."""
     document = config.read(name)
     grid = name.partition("/")[2]
     for search in tune.checked_grid(document, tune.read_grid(grid)):

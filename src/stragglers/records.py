@@ -60,6 +60,7 @@ class Record(NamedTuple):
 def settings_hash(settings: dict[str, Any]) -> str:
     """Names resolved settings; the same in every process, whatever the order of keys."""
     deciding = {key: value for key, value in settings.items() if key not in NO_RESULT}
+    # Nor does it matter where the data lies; run.json has the checksum of what was there.
     task = {key: value for key, value in settings["task"].items() if key != "path"}
     text = json.dumps({**deciding, "task": task}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -103,8 +104,9 @@ def begin(folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> dict
     """Starts a run anew in a claimed folder; the returned run.json is for `finish`."""
     run = {"format": FORMAT, **facts, "hash": settings_hash(settings), "seed": settings["seed"],
            "status": "running", "diverged": None}  # fmt: skip
-    for left in folder.glob(f"{files.UNFINISHED}*"):
-        left.unlink()
+    with files.told(folder):
+        for left in folder.glob(f"{files.UNFINISHED}*"):
+            left.unlink()
     _write(folder / "settings.toml", tomlfile.dumps(settings).encode())
     _write(folder / "curve.jsonl", b"")
     _write(folder / "run.json", _pretty(run))

@@ -19,6 +19,7 @@ from stragglers.files import checked_path, output_folder
 DEFAULT_PRESET = "fleet"
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
 DEMO_TRIALS = 3
+SINKS = ("tensorboard", "wandb")
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 
 
@@ -250,6 +251,21 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     return paths
 
 
+def export(options: argparse.Namespace) -> None:
+    """Hands the curves of runs on to TensorBoard or Weights & Biases."""
+    from stragglers import records
+    from stragglers.report import sinks
+
+    found = records.find(options.runs)
+    new, going = sinks.export(found, options.to, output_folder(options.out))
+    if options.json:
+        print(_json({"runs": len(found), "new": new, "unfinished": going}))
+        return
+    print(f"{new} of {len(found)} runs handed on to {options.to}, in {options.out}")
+    if going:
+        print(f"{going} unfinished; the same command hands them on later")
+
+
 def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
     from stragglers import build, files, tomlfile
@@ -377,12 +393,17 @@ def _parser() -> argparse.ArgumentParser:
         "--figure-format", choices=("pdf", "svg", "png"), default="pdf", help="default pdf"
     )
     reporting.set_defaults(run=report)
-    for command in (showing, reporting):
+
+    exporting = commands.add_parser("export", help="hand runs on to TensorBoard or W&B")
+    exporting.add_argument("--to", choices=SINKS, required=True, help="each needs its extra")
+    exporting.add_argument("--out", default="exported", metavar="DIR", help="default exported")
+    exporting.set_defaults(run=export)
+    for command in (showing, reporting, exporting):
         command.add_argument("runs", nargs="+", metavar="RUNS", help="folders of runs")
 
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, running, tuning, showing, reporting, listing):
+    for command in (planning, running, tuning, showing, reporting, exporting, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 

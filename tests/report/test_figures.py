@@ -53,6 +53,14 @@ def test_what_diverged_is_in_the_legend_of_the_trade_off(found):
     assert "fedbuff (1 diverged of 2)" in {text.get_text() for text in legend.get_texts()}
 
 
+def test_a_large_sweep_has_no_legend_over_its_axes(tmp_path):
+    for index in range(30):
+        run_folder(tmp_path, "glyphs/per-domain/feast", digest=f"{index:04}", points=2,
+                   set=(f"kappa={index / 30}",))  # fmt: skip
+    (part,) = figures.accuracy_figure(records.find([tmp_path])).subfigs
+    assert not part.legends and len(part.axes[0].lines) == 30
+
+
 def test_every_experiment_has_a_plan_to_draw(found):
     plans = figures.to_plan(found)
     assert len(plans) == 13 and plans["glyphs-per-domain-plan-feast"].seed == 0

@@ -120,6 +120,24 @@ def test_what_is_common_is_not_what_differs(tmp_path):
     assert "client.batch_size" in common and "client.batch_size" not in differing
 
 
+def test_runs_that_have_only_begun_and_points_without_numbers(tmp_path):
+    """Nothing to draw is no reason to fail, and a hole in a curve is a hole on the page."""
+    run_folder(tmp_path, seed=0, points=0, status="running")
+    run_folder(tmp_path, "glyphs/per-domain/feast", points=1, status="diverged", diverged="at once")
+    folder = run_folder(tmp_path, "glyphs/per-domain/fedavg")
+    curve = (folder / "curve.jsonl").read_text()
+    (folder / "curve.jsonl").write_text(
+        re.sub(r'"straggler_accuracy": [^,]*', '"straggler_accuracy": null', curve, count=3)
+    )
+    found = elements(page.page(records.find([tmp_path])))
+    (section,) = json.loads(found.scripts[0])
+    by_label = {one["label"]: one for one in section["experiments"]}
+    assert by_label["fedadam"]["band"] is None and by_label["feast"]["loners"] == []
+    median, low, high = by_label["fedavg"]["band"]["straggler"]
+    assert median[:3] == low[:3] == high[:3] == [None] * 3 and median[3] is not None
+    assert "seed 0 at 0%" in found.text and "diverged in 1 of 1" in found.text
+
+
 def test_the_page_repeats_byte_by_byte(tmp_path):
     found = records.find([demo(tmp_path, 2)])
     assert page.page(found) == page.page(found[::-1])

@@ -24,6 +24,7 @@ from stragglers.report.colours import DASHES, MARKERS, Look, looks
 from stragglers.report.experiments import Experiment, Section, comparison_sets, sections
 from stragglers.report.statistics import USUAL, Interval
 
+MOST = 24  # entries of a legend
 STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "legend.fontsize": 8,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
@@ -48,9 +49,7 @@ def accuracy_figure(records: Iterable[Record], interval: Interval = USUAL) -> Fi
                 _line(axes, experiment, group, style[experiment.label], size, interval)
             axes.set(xlabel=f"simulated time [{unit}]", ylabel=f"{group} accuracy [%]")
             axes.set_xlim(left=0)
-        handles, labels = left.get_legend_handles_labels()
-        if handles:
-            part.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        _legend(part, left)
     return figure
 
 
@@ -94,9 +93,7 @@ def trade_off_figure(
         left.set(xlabel="total accuracy [%]", ylabel="straggler accuracy [%]")
         right.set(xlabel=f"simulated time [{unit}]")
         right.set_xlim(left=0)
-        handles, labels = left.get_legend_handles_labels()
-        if handles:
-            part.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        _legend(part, left)
     return figure
 
 
@@ -124,6 +121,13 @@ def _points(
         axes.plot([], [], "x", color=look.colour, label=_text(curves.caption(row.experiment)))
     front = [middles[i] for i in curves.front(middles, less_x=key == "time_s")]
     axes.plot(*np.array(front).reshape(-1, 2).T, color="0.6", linewidth=1, zorder=0)
+
+
+def _legend(part: Any, axes: Axes) -> None:
+    """Below the axes, unless it would be larger than they are."""
+    handles, labels = axes.get_legend_handles_labels()
+    if 0 < len(labels) <= MOST:
+        part.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
 
 
 def _text(given: str) -> str:

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from stragglers import files
 from stragglers.records import Record
-from stragglers.report import curves, formats, results
+from stragglers.report import cells, curves, results
 from stragglers.report.colours import Look, looks
 from stragglers.report.experiments import Experiment, comparison_sets, differences, plain, shown
 from stragglers.report.results import Options, Row, Table
@@ -44,7 +44,7 @@ def page(records: Sequence[Record], interval: Interval = USUAL) -> str:
         style=Markup(_resource("page.css")),
         trials=len(records),
         experiments=sum(len(table.rows) for table in final),
-        legend=formats.legend(Options(interval), compared=False)[0],
+        legend=cells.legend(Options(interval), compared=False)[0],
         sections=[_section(*pair) for pair in zip(final, best, strict=True)],
         data=[_data(*pair, interval) for pair in zip(final, best, strict=True)],
         environments=_environments(records),
@@ -83,21 +83,21 @@ def _row(row: Row, look: Look) -> dict[str, Any]:
         "look": look,
         "values": _values(row),
         "paper": paper and [
-            formats.paper_accuracy(paper, "straggler").partition(" ["),
-            formats.paper_accuracy(paper, "total").partition(" ["),
-            (formats.seconds(paper["time_s"]), "", ""),
+            cells.paper_accuracy(paper, "straggler").partition(" ["),
+            cells.paper_accuracy(paper, "total").partition(" ["),
+            (cells.seconds(paper["time_s"]), "", ""),
         ],
-        "trials": formats.trials(row),
+        "trials": cells.trials(row),
     }  # fmt: skip
 
 
 def _values(row: Row) -> list[tuple[str, str, str]]:
     """Straggler accuracy, total accuracy and time: the median, a bracket, the interval."""
     accuracies = (
-        formats.accuracy(row.metrics[key], row.diverged)
+        cells.accuracy(row.metrics[key], row.diverged)
         for key in ("straggler_accuracy", "total_accuracy")
     )
-    time = (formats.seconds(row.metrics["time_s"].median), "", "")
+    time = (cells.seconds(row.metrics["time_s"].median), "", "")
     return [*(text.partition(" [") for text in accuracies), time]
 
 
@@ -119,7 +119,7 @@ def _part(experiments: Sequence[Experiment]) -> dict[str, Any]:
         stale = _middle(s.get("staleness", {}).get("p95") for s in summaries)
         rows.append({
             "label": experiment.label, "shares": shares, "wasted": wasted,
-            "stale": formats.NOTHING if stale is None else f"{stale:,.0f}",
+            "stale": cells.NOTHING if stale is None else f"{stale:,.0f}",
         })  # fmt: skip
     return {"groups": list(names), "rows": rows}
 
@@ -132,7 +132,7 @@ def _wasted(summary: dict[str, Any]) -> float | None:
 
 def _share(values: Iterable[Any]) -> str:
     middle = _middle(values)
-    return formats.NOTHING if middle is None else f"{100 * middle:.1f} %"
+    return cells.NOTHING if middle is None else f"{100 * middle:.1f} %"
 
 
 def _middle(values: Iterable[Any]) -> float | None:

@@ -39,8 +39,11 @@ def test_what_is_not_there_is_named(tmp_path):
         config.expand(["glypsh"])
     with pytest.raises(BadInput, match="no preset '###'; `stragglers list` names them"):
         config.expand(["###"])
+    for name in ("settings.toml", "run.json"):  # a run is no folder of experiments
+        (tmp_path / name).touch()
     with pytest.raises(BadInput, match="no .toml file in this folder"):
         config.expand([str(tmp_path)])
+    assert list(config.expand([str(tmp_path / "settings.toml")])[0]) == ["settings"]
 
 
 def overridden(name, *assignments):

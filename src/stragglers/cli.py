@@ -134,7 +134,11 @@ def run(options: argparse.Namespace) -> None:
     jobs = trials.jobs_of(experiments, count, folder)
     there = len(jobs) - len(trials.missing(jobs))
     if there:
-        print(f"stragglers: {there} of {len(jobs)} trials are there already", file=sys.stderr)
+        print(
+            f"stragglers: {there} of {len(jobs)} trials are there already; "
+            "to repeat one, delete its folder",
+            file=sys.stderr,
+        )
     left = trials.run_missing(jobs, options.processes, deadline)
     found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
     picture, about_all = folder / "accuracy.png", folder / "report.html"

@@ -68,7 +68,11 @@ def _named(argument: str) -> list[tuple[str, str]]:
     if inside:
         return [(name, name) for name in inside]
     if Path(argument).is_dir():
-        files = sorted(Path(argument).rglob("*.toml"))
+        files = sorted(
+            file
+            for file in Path(argument).rglob("*.toml")
+            if not (file.parent / "run.json").exists()  # which run again by name only
+        )
         if not files:
             raise BadInput(f"{argument}: no .toml file in this folder, expected experiments")
         return [(_run_name(file.relative_to(argument)), str(file)) for file in files]

@@ -215,7 +215,7 @@ def _run(folder: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not what a run leaves behind ({error})") from None
+        raise BadInput(f"{path}: no run's ({error}); delete its folder, or repair it") from None
     raise BadInput(f"{path}: format {run.get('format')!r}, this version reads {FORMAT}")
 
 

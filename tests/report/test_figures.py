@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stragglers import records
-from stragglers.report import figures
+from stragglers import latency, population, records, schedule
+from stragglers.report import figures, timeline
 from tests.report.fabricate import demo, run_folder
 from tests.report.injections import INJECTIONS
 
@@ -75,3 +75,13 @@ def test_names_of_strangers_are_drawn_as_they_are(tmp_path):
     (part,) = drawn["glyphs-per-domain-accuracy"].subfigs
     labels = [text.get_text() for text in part.legends[0].get_texts()]
     assert len(labels) == 6 and " _hidden" in labels
+
+
+def test_a_plan_has_its_name_as_title_whatever_that_is(tmp_path):
+    clients = population.cifar100()
+    delay = latency.latency(clients, latency.PER_DOMAIN, seed=0)
+    plan = schedule.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
+    sizes = latency.one_epoch(clients, latency.PER_DOMAIN, seed=0)
+    figure = timeline.plan_figure(clients, plan, sum(sizes), "$\\frac{$ 1")
+    figures.save(figure, tmp_path / "plan.png")
+    assert figure.get_suptitle() == "$\\frac{$ 1"

@@ -18,7 +18,7 @@ def plan_figure(
     grid = figure.add_gridspec(2, 2, width_ratios=(2, 3))
     density, cumulative = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     timeline = figure.add_subplot(grid[:, 1])
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)  # a name is a name, $ and all
 
     finite = latencies[np.isfinite(latencies) & (latencies > 0)]
     if finite.size:

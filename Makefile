@@ -20,7 +20,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/run.stamp  ## train the demo: table and picture (RUN="..." for another command)
+run: .venv/run.stamp  ## train the demo: table, picture, page (RUN="..." for another command)
 	.venv/bin/stragglers $(RUN)
 
 test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)

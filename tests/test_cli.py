@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from stragglers import config
+from stragglers import __version__, config
 from stragglers.cli import main
 
 
@@ -92,6 +92,25 @@ def test_an_alternative_replaces_the_other(capsys):
     assert "late ones within 50 s" in out["policy"] and out["reports"]["unused"] > 0
 
 
+def test_another_kind_takes_the_settings_of_the_old_one_along(capsys):
+    preset = "cifar100/per-example/fedavg-over-selection"
+    buffer = ("--set", "buffer=20", "--set", "schedule.kind=buffered", "--set", "concurrency=60")
+    published = plan(capsys, "cifar100/per-example/fedbuff")
+    assert plan(capsys, preset, *buffer)["time_s"] == published["time_s"]
+
+
+def test_the_end_of_a_path_is_enough(capsys):
+    preset = "cifar100/per-example/fedavg-time-limit"
+    short, long = (plan(capsys, preset, "--set", f"time_limit.seconds={s}") for s in (5, 50))
+    assert short["time_s"] < long["time_s"]
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0 and capsys.readouterr().out == f"stragglers {__version__}\n"
+
+
 def test_sweep_is_a_table_of_plans(capsys):
     out = plan(capsys, "cifar100/per-domain/fedadam", "--sweep", "over_selection=1,1.2,1.5")
     rows = out["sweep"]
@@ -162,7 +181,9 @@ BAD = {
     "--set updates=100000000000": "updates",
     "--set late_seconds=-1": "schedule.late_seconds",
     "--set schedule.kind=ofer_selected": "did you mean 'over_selected'",
-    "--set schedule.kind=buffered": "unknown key",
+    "--set schedule.kind=buffered": "schedule.buffer is missing",
+    "--set count=some": "did you mean 'on_time'",
+    "--set time_limit.fill=maybe": "'maybe' given, expected true or false",
     "--set latency.model=per-exmple": "did you mean 'per-example'",
     "--set learning_rate=1": "client.learning_rate, server.learning_rate",
     "--seed -1": "seed",
@@ -177,6 +198,8 @@ BAD = {
     "--sweep cohort=60,70 --sweep over_selection=1,2": "exclude each other",
     "--set over_selection=inf": "schedule.over_selection",
     "--goal 3": "--set KEY=VALUE",
+    "--out there": "'--out' is an option of another command",
+    "--trails 3": "did you mean '--trials'",
 }
 
 
@@ -190,7 +213,13 @@ def test_bad_input_is_one_line(capsys, tmp_path, monkeypatch, arguments):
 
 
 DOCUMENTS = {
-    "updates = 10\n": "Object missing required field",
+    "updates = 10\n": "bad.toml: task is missing",
+    'updates = 10\n[schedule]\nkind = "buffered"\nbuffer = 2\n': (
+        "bad.toml: schedule.concurrency is missing"
+    ),
+    "updates = 1.5\n": "bad.toml: updates: 1.5 given, expected a whole number",
+    "updates = 0\n": "bad.toml: updates: 0 given, expected a whole number of at least 1",
+    "task = 3\n": "bad.toml: task: 3 given, expected a table of keys",
     "updates = 10\nupdates = 11\n": "not valid TOML",
     "updates = 10\n[taks]\n": "did you mean 'task'",
     'updates = 10\n[task]\nname = "fleet"\n[latency]\nmodel = "per-example"\n[schedule]\n'

@@ -15,7 +15,8 @@ from stragglers.handwriting import (
     learn_to_write,
     streams,
 )
-from stragglers.tasks.base import check
+from stragglers.tasks import base
+from stragglers.tasks.base import check, checksum
 from stragglers.tasks.glyphs import TEST_PER_WRITER, glyphs, ink
 
 WRITERS = 34  # 800 / 3400 of them is 8
@@ -155,6 +156,21 @@ def test_the_population_is_that_of_the_data_with_or_without_it(seed):
         np.testing.assert_array_equal(who.examples, np.diff(task.offsets))
     np.testing.assert_array_equal(planned.group, task.population.group)
     assert planned[2:] == task.population[2:] and f"seed {seed}" in planned.origin
+
+
+def test_a_checksum_is_of_every_part_of_the_data(monkeypatch):
+    task = glyphs(5)
+    original = checksum(task)
+    assert checksum(task._replace(x=task.x.copy())) == original != checksum(glyphs(5, 1))
+    for name in ("x", "y", "offsets", "test_x", "test_y", "test_straggler"):
+        other = getattr(task, name).copy()
+        other.flat[-1] ^= 1
+        assert checksum(task._replace(**{name: other})) != original
+    # Of what is large, of some rows only.
+    monkeypatch.setattr(base, "CHECKED", task.x.nbytes // 2)
+    x = task.x.copy()
+    x[1] ^= 1
+    assert checksum(task) == checksum(task._replace(x=x)) != original
 
 
 def test_one_writer_is_a_straggler():

@@ -134,6 +134,17 @@ def test_few_buckets_are_open_at_once_with_the_papers_settings(name):
     assert (settles == "never") == (np.sum(plan.fate[rows.dispatch] == Fate.LATE) == 0)
 
 
+@given(plans(), st.sampled_from(SETTLES), st.integers(1, 4))
+def test_late_reports_are_counted_with_the_step_that_settles_them(plan, settles, k):
+    rows = rows_of(plan, settles, seed=0, teachers=k)
+    late = plan.fate[rows.dispatch] == Fate.LATE
+    if settles == "by_round":
+        settled = plan.version[rows.dispatch][late]
+    else:
+        settled = plan.step[rows.dispatch][late]
+    assert rows.late.tolist() == [np.sum(settled <= step) for step in range(plan.steps)]
+
+
 K = 5
 
 

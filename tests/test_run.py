@@ -1,10 +1,11 @@
 """`stragglers run`, small: the real command line on a tiny glyphs task."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from stragglers import config
+from stragglers import config, records
 from stragglers.cli import main
 
 SMALL = (
@@ -28,21 +29,58 @@ def test_every_algorithm_trains_and_lands_in_table_and_picture(capsys, tmp_path)
     names = [f"glyphs/per-domain/{row}" for row in ("fedadam", "fare-dust", "feast")]
     code, out, err = train(capsys, tmp_path, *names, "--trials", "2", "--processes", "1", "--json")
     assert code == 0, err
-    results = json.loads(out)
-    assert list(results) == names
-    for trials in results.values():
-        assert [trial["seed"] for trial in trials] == [0, 1]
-        for trial in trials:
-            first, last = trial["curve"]
-            assert 0 < first["updates"] < last["updates"] <= 30 and first["time_s"] < last["time_s"]
-            assert 0 <= last["straggler_accuracy"] <= 1 and last["dropped"] == 0
-        assert trials[0]["curve"][-1]["total_loss"] != trials[1]["curve"][-1]["total_loss"]
-    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+    runs = json.loads(out)["runs"]
+    assert [run["name"] for run in runs] == [name for name in names for _ in range(2)]
+    assert [run["seed"] for run in runs] == 3 * [0, 1]
+    for run in runs:
+        first, last = run["curve"]
+        assert 0 < first["updates"] < last["updates"] <= 30 and first["time_s"] < last["time_s"]
+        assert 0 <= last["straggler_accuracy"] <= 1 and last["dropped"] == 0
+        assert run["status"] == "finished" and run["run"]["trained"] >= 24
+        assert (last["late"] > 0) == (not run["name"].endswith("fedadam"))
+    losses = [run["curve"][-1]["total_loss"] for run in runs]
+    assert len(set(losses)) == len(losses)
     assert (tmp_path / "out" / "accuracy.png").stat().st_size > 10_000
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "accuracy.png",
-        "results.json",
-    ]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["accuracy.png", "glyphs"]
+    assert [record.folder for record in records.find([tmp_path / "out"])] == sorted(
+        Path(run["folder"]) for run in runs
+    )
+
+
+def test_what_is_there_is_not_trained_again(capsys, tmp_path, monkeypatch):
+    code, before, err = train(capsys, tmp_path, "glyphs/per-domain/fedadam", "--json")
+    assert code == 0 and "are there" not in err
+    code, after, err = train(capsys, tmp_path, *2 * ["glyphs/per-domain/fedadam"], "--json")
+    assert code == 0 and "given twice" in err and "1 of 1 trials are there already" in err
+    assert before == after
+    code, after, err = train(
+        capsys, tmp_path, "glyphs/per-domain/fedadam", "--json", "--set", "client.epochs=2"
+    )
+    assert code == 0 and "are there" not in err
+    assert json.loads(after)["runs"][0]["hash"] not in before
+
+
+def test_settings_that_were_saved_run_again(capsys, tmp_path):
+    _, before, _ = train(capsys, tmp_path, "glyphs/per-domain/feast", "--json", "--seed", "3")
+    run = json.loads(before)["runs"][0]
+    saved = str(Path(run["folder"]) / "settings.toml")
+    code, after, _ = train(capsys, tmp_path, saved, "--json", small="")
+    again = json.loads(after)["runs"][0]
+    assert code == 0 and again["settings"] == run["settings"]
+    assert (again["name"], again["hash"], again["seed"]) == ("settings", run["hash"], 3)
+    for a, b in zip(run["curve"], again["curve"], strict=True):
+        assert {**a, "wall_s": 0} == {**b, "wall_s": 0}
+
+
+def test_time_that_is_over_is_no_mistake(capsys, tmp_path):
+    arguments = ("glyphs/per-domain/fedadam", "--trials", "2", "--minutes", "1e-9")
+    code, out, err = train(capsys, tmp_path, *arguments)
+    assert code == 0 and err == ""
+    assert out == "2 of 2 trials are left; the same command goes on with them\n"
+    assert json.loads(train(capsys, tmp_path, *arguments, "--json")[1]) == {
+        "runs": [],
+        "left": ["glyphs/per-domain/fedadam 1/2", "glyphs/per-domain/fedadam 2/2"],
+    }
 
 
 def test_the_table_is_sorted_by_straggler_accuracy(capsys, tmp_path):
@@ -53,7 +91,7 @@ def test_the_table_is_sorted_by_straggler_accuracy(capsys, tmp_path):
 def test_the_curve_may_use_fewer_test_examples_than_its_end(capsys, tmp_path):
     arguments = ("glyphs/per-domain/fedadam", "--json", "--set", "curve_examples=50")
     code, out, _ = train(capsys, tmp_path, *arguments)
-    curve = json.loads(out)["glyphs/per-domain/fedadam"][0]["curve"]
+    curve = json.loads(out)["runs"][0]["curve"]
     assert code == 0 and [point["test_examples"] for point in curve] == [50, 12 * 20]
 
 
@@ -62,7 +100,7 @@ def test_buffers_train_too(capsys, tmp_path):
     code, out, _ = train(
         capsys, tmp_path, "glyphs/per-domain/fedbuff-ema", "--json", small=small
     )  # fmt: skip
-    assert code == 0 and json.loads(out)["glyphs/per-domain/fedbuff-ema"][0]["trained"] == 30
+    assert code == 0 and json.loads(out)["runs"][0]["run"]["trained"] == 30
 
 
 def test_a_run_in_which_everybody_diverges_says_so(capsys, tmp_path):
@@ -70,6 +108,8 @@ def test_a_run_in_which_everybody_diverges_says_so(capsys, tmp_path):
         capsys, tmp_path, "glyphs/per-domain/fedadam", "--set", "client.learning_rate=1e30"
     )
     assert code == 0 and "every client diverged" in err and "diverged" in out
+    (record,) = records.find([tmp_path / "out"])
+    assert record.status == "diverged" and "every client diverged" in (record.diverged or "")
 
 
 BAD = {
@@ -83,7 +123,11 @@ BAD = {
     "glyphs/per-domain/fare-dust --set late_rounds=90000000": "history of 90000000 models",
     "glyphs/per-domain/fedadam --reading liberal": "did you mean 'literal'",
     "glyphs/per-domain/fedadam --set server.optimizer=adm": "did you mean 'adam'",
-    "fleet": "[client] is missing",
+    "fleet": "a fleet has no data",
+    "glyphs/per-domain/feast glyphs/per-domain/fedavg --set kappa=1": "glyphs/per-domain/fedavg: ",
+    "glyphs/per-domain/fedadam --set cohort=3": "glyphs/per-domain/fedadam: goal=20 reports",
+    "glyphs --minutes 0": "minutes=0, expected more than 0",
+    "glyphs --minutes nan": "minutes=nan",
 }
 
 
@@ -92,7 +136,7 @@ def test_bad_input_is_one_line(capsys, tmp_path, arguments):
     code, out, err = train(capsys, tmp_path, *arguments.split(), small="--set updates=100")
     assert code == 2 and out == "" and err.count("\n") == 1, err
     assert BAD[arguments] in err
-    assert not (tmp_path / "out" / "results.json").exists()
+    assert list((tmp_path / "out").glob("*")) == []
 
 
 def test_an_unwritable_folder_is_one_line(capsys, tmp_path):

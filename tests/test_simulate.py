@@ -99,6 +99,15 @@ def test_progress_is_told_in_order():
     assert told[0].metrics is None and told[2].metrics is not None
 
 
+def test_points_are_told_as_they_come():
+    told = []
+    result = run(*KINDS["fare-dust"], evaluate_at=[0, 6, 9], on_point=told.append)
+    assert told == result.curve and [point.step for point in told] == [0, 6, 9, 12]
+    late = [point.late for point in told]
+    assert late[0] == 0 < late[-1] and late == sorted(late)
+    assert 3 * STEPS + late[-1] == result.trained
+
+
 def test_another_trial_compiles_nothing(caplog):
     def compiled():
         return [r.getMessage() for r in caplog.records if "XLA compilation" in r.getMessage()]

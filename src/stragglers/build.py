@@ -3,6 +3,8 @@
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from stragglers import latency, population, schedule, settings
 from stragglers.distributions import DISTRIBUTIONS, Distribution
@@ -104,6 +106,34 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         goal=given.goal, cohort=cohort(given), count=given.count,
         late_seconds=given.late_seconds, late_rounds=given.late_rounds,
     )  # fmt: skip
+
+
+def latencies(experiment: settings.Experiment, who: Population) -> NDArray[np.float64]:
+    """One epoch of each client, in seconds."""
+    communication, overhead, training = latency.one_epoch(
+        who, factors(experiment.latency), seed=experiment.seed
+    )
+    return communication + overhead + training
+
+
+def check_trainable(experiment: settings.Experiment) -> None:
+    """Refuses what can only be planned, before anything is loaded for it."""
+    if isinstance(experiment.task, settings.Fleet):
+        raise BadInput("a fleet has no data to train on; `stragglers plan` it")
+    for name in ("client", "server", "algorithm"):
+        if getattr(experiment, name) is None:
+            raise BadInput(f"[{name}] is missing; training needs it, planning does not")
+    history_length(experiment)
+
+
+def history_length(experiment: settings.Experiment) -> int:
+    """FARe-DUST's k is how long its schedule waits; others keep no history."""
+    if not isinstance(experiment.algorithm, settings.FareDust):
+        return 1
+    given = experiment.schedule
+    if isinstance(given, settings.OverSelected) and given.late_rounds is not None:
+        return given.late_rounds
+    raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
 
 
 def cohort(given: settings.OverSelected) -> int:

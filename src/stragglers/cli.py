@@ -3,20 +3,24 @@
 import argparse
 import difflib
 import itertools
+import math
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
-from stragglers import config, device
-from stragglers.errors import BadInput, did_you_mean
-from stragglers.report.files import checked_path, output_folder, write
+from stragglers import __version__, config
+from stragglers.errors import BadInput, about, did_you_mean
+from stragglers.files import checked_path, output_folder
 
 DEFAULT_PRESET = "fleet"
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
 DEMO_TRIALS = 3
+SINKS = ("tensorboard", "wandb")
+FORMATS = ("text", "markdown", "latex", "csv", "json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,11 +51,12 @@ def plan(options: argparse.Namespace) -> None:
         _sweep(options, document)
         return
     picture = checked_path(options.figure) if options.figure else None
-    summary, clients, schedule, latencies = _summary(document)
+    with about(options.preset):
+        summary, clients, schedule, latencies = _summary(document)
     if picture:
-        from stragglers.report import figures
+        from stragglers.report import figures, timeline
 
-        figures.save(figures.plan_figure(clients, schedule, latencies, options.preset), picture)
+        figures.save(timeline.plan_figure(clients, schedule, latencies, options.preset), picture)
     if options.json:
         print(_json({"preset": options.preset, **summary}))
         return
@@ -63,8 +68,24 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
+    with about(options.preset):
+        paths, rows = _swept(options.sweep, document)
+    if options.json:
+        print(_json({"preset": options.preset, "sweep": rows}))
+        return
+    from stragglers.report import tables
+
+    leaves = [path.rsplit(".", 1)[-1] for path in paths]
+    keys = leaves if len(set(leaves)) == len(leaves) else paths
+    tables.print_sweep(options.preset, keys, rows)
+
+
+def _swept(
+    sweep: Sequence[str], document: dict[str, Any]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The paths that are swept, and a plan's numbers for each combination of their values."""
     axes = []
-    for assignment in options.sweep:
+    for assignment in sweep:
         name, _, values = assignment.partition("=")
         if not values:
             raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
@@ -80,29 +101,18 @@ def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
         for path, value in chosen:
             swept = config.override(swept, f"{path}={value}")
         documents.append(({path: config.value_of(value) for path, value in chosen}, swept))
-    rows = [{"set": chosen, **_summary(swept)[0]} for chosen, swept in documents]
-    if options.json:
-        print(_json({"preset": options.preset, "sweep": rows}))
-        return
-    from stragglers.report import tables
-
-    leaves = [path.rsplit(".", 1)[-1] for path in paths]
-    keys = leaves if len(set(leaves)) == len(leaves) else paths
-    tables.print_sweep(options.preset, keys, rows)
+    return paths, [{"set": chosen, **_summary(swept)[0]} for chosen, swept in documents]
 
 
 def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
     """A plan's numbers, and the population, schedule and latencies that they come from."""
-    from stragglers import build, latency
+    from stragglers import build
     from stragglers.plan import summarise
 
     experiment = config.experiment_from(document)
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)
-    communication, overhead, training = latency.one_epoch(
-        clients, build.factors(experiment.latency), seed=experiment.seed
-    )
-    latencies = communication + overhead + training
+    latencies = build.latencies(experiment, clients)
     summary = {
         **summarise(clients, schedule, latencies),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
@@ -114,50 +124,78 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trains presets, then prints the table and draws the accuracy over time."""
-    names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
-    trials = options.trials
-    if trials is None:
-        trials = 1 if options.presets else DEMO_TRIALS
-    for name, value in (("trials", trials), ("processes", options.processes or 1)):
+    """Trains what is missing, then prints the table, draws the accuracy and writes the page."""
+    from stragglers import records, trials
+    from stragglers.report import figures, page, tables
+
+    count, deadline = _checked_run(options, default=1 if options.presets else DEMO_TRIALS)
+    experiments = _experiments(options)
+    folder = output_folder(options.out)
+    jobs = trials.jobs_of(experiments, count, folder)
+    there = len(jobs) - len(trials.missing(jobs))
+    if there:
+        print(
+            f"stragglers: {there} of {len(jobs)} trials are there already; "
+            "to repeat one, delete its folder",
+            file=sys.stderr,
+        )
+    left = trials.run_missing(jobs, options.processes, deadline, options.together)
+    found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
+    picture, about_all = folder / "accuracy.png", folder / "report.html"
+    if found:
+        figures.save(figures.accuracy_figure(found), picture)
+        page.save(found, about_all)
+    if options.json:
+        print(_json({"runs": [records.as_json(record) for record in found],
+                     "left": [job.label for job in left]}))  # fmt: skip
+        return
+    if found:
+        tables.print_results(found)
+        print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
+    if left:
+        print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
+
+
+def _checked_run(options: argparse.Namespace, default: int) -> tuple[int, float]:
+    """How many trials, and until when."""
+    count = default if options.trials is None else options.trials
+    for name, value in (
+        ("trials", count),
+        ("processes", options.processes or 1),
+        ("together", options.together or 1),
+    ):
         if value < 1:
             raise BadInput(f"{name}={value}, expected at least 1")
-    documents = {name: _document(name, options) for name in names}
-    # All mistakes come before any training.
-    threads = {config.experiment_from(document).threads for document in documents.values()}
-    if len(threads) > 1:
-        raise BadInput(f"threads={sorted(threads)} in one run, expected one number; set it")
-    device.prepare(*threads)
-    folder = output_folder(options.out)
-
-    from stragglers.trials import processes_for, run_trials
-
-    processes = options.processes or processes_for(trials * len(documents), *threads)
-
-    def save(results: dict[str, Any]) -> None:
-        write(folder / "results.json", lambda path: Path(path).write_text(_json(results)))
-
-    results = run_trials(documents, trials, processes, save)
-    from stragglers.report import figures, tables
-
-    title = f"{trials} trials: median and range" if trials > 1 else "one trial"
-    figures.save(figures.accuracy_figure(results, title), folder / "accuracy.png")
-    if options.json:
-        print(_json(results))
-        return
-    tables.print_results(results)
-    print(f"results: {folder / 'results.json'}\npicture: {folder / 'accuracy.png'}")
+    if not options.minutes > 0:
+        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
+    return count, time.time() + 60 * options.minutes
 
 
-def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A preset with everything that was asked for on the command line."""
-    document = config.read(name)
-    if options.reading:
-        document = config.with_reading(document, options.reading)
-    for assignment in options.set:
-        document = config.override(document, assignment)
-    if options.seed is not None:
-        document = config.override(document, f"seed={options.seed}")
+def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The documents to train on, by name; mistakes are found before any training."""
+    from stragglers import build
+
+    demo = [f"glyphs/per-domain/{row}" for row in DEMO]
+    sources, twice = config.expand(options.presets or demo)
+    for name in twice:
+        print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
+    documents = {name: _document(source, options) for name, source in sources.items()}
+    for name, document in documents.items():
+        with about(sources[name]):
+            build.check_trainable(config.experiment_from(document))
+    return documents
+
+
+def _document(source: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A preset with everything that was asked for on the command line, checked."""
+    document = config.read(source)
+    with about(source):
+        if options.reading:
+            document = config.with_reading(document, options.reading)
+        document = config.override_all(document, options.set)
+        if options.seed is not None:
+            document = config.override(document, f"seed={options.seed}")
+        config.experiment_from(document)
     return document
 
 
@@ -170,6 +208,112 @@ def list_presets(options: argparse.Namespace) -> None:
     print("\n".join(names))
 
 
+def table(options: argparse.Namespace) -> None:
+    """Prints the paper's table of finished runs."""
+    from stragglers import records
+    from stragglers.report import formats, results, statistics
+
+    chosen = results.Options(
+        interval=statistics.checked_interval(options.interval, options.level),
+        targets=tuple(map(results.parsed_target, options.target)),
+        reference=options.compare,
+        best=options.best,
+    )
+    found = results.tables(records.find(options.runs), chosen)
+    print(formats.FORMATS["json" if options.json else options.format](found, chosen), end="")
+
+
+def report(options: argparse.Namespace) -> None:
+    """Writes one page about finished runs, and the figures as files if asked to."""
+    page_path = checked_path(options.out, (".html",))
+    folder = output_folder(options.figures) if options.figures else None
+    from stragglers import records
+    from stragglers.report import page
+
+    found = records.find(options.runs)
+    page.save(found, page_path)
+    written = [page_path]
+    if folder:
+        written += _figures(found, folder, options.figure_format)
+    if options.json:
+        print(_json({"written": [str(path) for path in written]}))
+        return
+    print("\n".join(str(path) for path in written))
+
+
+def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
+    """Everything that can be drawn of some runs; plans are made again from their settings."""
+    from stragglers.report import figures, timeline
+
+    drawn = figures.result_figures(found)
+    for name, trial in figures.to_plan(found).items():
+        try:
+            _, clients, schedule, latencies = _summary(trial.settings)
+        except BadInput as error:
+            print(f"stragglers: no {name}: {error}", file=sys.stderr)
+            continue
+        drawn[name] = timeline.plan_figure(clients, schedule, latencies, trial.name)
+    paths = [folder / f"{name}.{suffix}" for name in drawn]
+    for path, figure in zip(paths, drawn.values(), strict=True):
+        figures.save(figure, path)
+    return paths
+
+
+def export(options: argparse.Namespace) -> None:
+    """Hands the curves of runs on to TensorBoard or Weights & Biases."""
+    from stragglers import records
+    from stragglers.report import sinks
+
+    found = records.find(options.runs)
+    new, going = sinks.export(found, options.to, output_folder(options.out))
+    if options.json:
+        print(_json({"runs": len(found), "new": new, "unfinished": going}))
+        return
+    print(f"{new} of {len(found)} runs handed on to {options.to}, in {options.out}")
+    if going:
+        print(f"{going} unfinished; the same command hands them on later")
+
+
+def tune(options: argparse.Namespace) -> None:
+    """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
+    from stragglers import build, files, tomlfile
+    from stragglers import tune as tuning
+    from stragglers.report import page, tables
+
+    count, deadline = _checked_run(options, default=1)
+    if options.proposals is not None and options.proposals < 1:
+        raise BadInput(f"proposals={options.proposals}, expected at least 1")
+    objective = tuning.parsed_objective(options.objective)
+    sources, _ = config.expand([options.preset])
+    if len(sources) > 1:
+        raise BadInput(f"{options.preset} is {len(sources)} presets; one is tuned at a time")
+    ((name, source),) = sources.items()
+    document = _document(source, options)
+    row = name.rsplit("/", 1)[-1]
+    grid = tuning.read_grid(options.grid or f"{document['latency']['model']}/{row}")
+    with about(source):
+        build.check_trainable(config.experiment_from(document))
+        grid = tuning.checked_grid(document, grid)
+    folder = output_folder(options.out)
+    train = tuning.Trainer(name, count, folder, options.processes, deadline, options.together)
+    try:
+        best, history = tuning.tune(document, grid, objective, train, options.proposals)
+    except tuning.Unfinished:
+        print("the time is over; the same command goes on with what is left")
+        return
+    preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
+    text = tomlfile.dumps(config.resolved(config.experiment_from(best)))
+    files.write(preset, lambda path: Path(path).write_text(text, encoding="utf-8"))
+    page.save(list(train.found.values()), about_all)
+    if options.json:
+        searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]
+        print(_json({"objective": objective._asdict(), "searches": searches,
+                     "preset": str(preset), "page": str(about_all)}))  # fmt: skip
+        return
+    tables.print_search(name, objective.name, history)
+    print(f"preset: {preset}\npage: {about_all}")
+
+
 def _json(document: dict[str, Any]) -> str:
     """One line; infinity, which JSON lacks, becomes null."""
     return msgspec.json.encode(document).decode()
@@ -179,6 +323,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _OneLineParser(
         prog="stragglers", description="Federated learning with slow clients: time is data."
     )
+    parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     planning = commands.add_parser(
@@ -199,21 +344,79 @@ def _parser() -> argparse.ArgumentParser:
     planning.set_defaults(run=plan)
 
     running = commands.add_parser("run", help="train: by default, six algorithms on glyphs")
-    running.add_argument("presets", nargs="*", metavar="PRESET", help="presets or .toml files")
-    running.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
-    running.add_argument("--processes", type=int, help="trials at once, default: what fits")
-    running.add_argument("--out", default="runs", metavar="DIR", help="for results, default runs")
+    running.add_argument(
+        "presets", nargs="*", metavar="PRESET",
+        help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
+    )  # fmt: skip
     running.set_defaults(run=run)
-    for command in (planning, running):
+
+    tuning = commands.add_parser("tune", help="search for a preset's best settings")
+    tuning.add_argument("preset", metavar="PRESET", help="a preset or a .toml file")
+    tuning.add_argument("--grid", help="a .toml file of searches; default: what the paper scanned")
+    tuning.add_argument(
+        "--objective", default="straggler", metavar="WHAT",
+        help="straggler accuracy (default), total, balance, or balance=WEIGHT of the former",
+    )  # fmt: skip
+    tuning.add_argument(
+        "--proposals", type=int, help="so many of Optuna's, instead of the whole grid"
+    )
+    tuning.set_defaults(run=tune)
+    for command in (running, tuning):
+        command.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
+        command.add_argument("--processes", type=int, help="trials at once, default: what fits")
+        command.add_argument(
+            "--together",
+            type=int,
+            help="trials in one program, default: what fills an accelerator, 1 on a CPU",
+        )
+        command.add_argument(
+            "--minutes", type=float, default=math.inf,
+            help="starts no trial that would not end in time",
+        )  # fmt: skip
+        command.add_argument(
+            "--out", default="runs", metavar="DIR",
+            help="for run folders, default runs; trials that are there are not repeated",
+        )  # fmt: skip
+    for command in (planning, running, tuning):
         command.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
         )
         command.add_argument("--seed", help="of clients, latencies and weights, default 0")
         command.add_argument("--reading", help="another reading of the paper: literal")
 
+    showing = commands.add_parser("table", help="the paper's table of runs: medians, intervals")
+    showing.add_argument("--format", choices=FORMATS, default="text", help="default text")
+    showing.add_argument(
+        "--interval", choices=("range", "median-ci"), default="range",
+        help="range over trials (default), or confidence interval of the median",
+    )  # fmt: skip
+    showing.add_argument("--level", type=float, default=0.9, help="of the interval, default 0.9")
+    showing.add_argument(
+        "--target", action="append", default=[], metavar="GROUP=SHARE",
+        help="adds the time to an accuracy, such as total=0.8",
+    )  # fmt: skip
+    showing.add_argument("--compare", metavar="ALGORITHM", help="tests all others against it")
+    showing.add_argument("--best", action="store_true", help="best points instead of final ones")
+    showing.set_defaults(run=table)
+
+    reporting = commands.add_parser("report", help="one page about runs: tables, figures, settings")
+    reporting.add_argument("--out", default="report.html", metavar="FILE", help="the page")
+    reporting.add_argument("--figures", metavar="DIR", help="the figures as files, too")
+    reporting.add_argument(
+        "--figure-format", choices=("pdf", "svg", "png"), default="pdf", help="default pdf"
+    )
+    reporting.set_defaults(run=report)
+
+    exporting = commands.add_parser("export", help="hand runs on to TensorBoard or W&B")
+    exporting.add_argument("--to", choices=SINKS, required=True, help="each needs its extra")
+    exporting.add_argument("--out", default="exported", metavar="DIR", help="default exported")
+    exporting.set_defaults(run=export)
+    for command in (showing, reporting, exporting):
+        command.add_argument("runs", nargs="+", metavar="RUNS", help="folders of runs")
+
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, running, listing):
+    for command in (planning, running, tuning, showing, reporting, exporting, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 
@@ -230,23 +433,16 @@ class _OneLineParser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # pyright: ignore
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            flags = [
-                "--json",
-                "--set",
-                "--seed",
-                "--sweep",
-                "--figure",
-                "--trials",
-                "--processes",
-                "--out",
-                "--reading",
-                "--help",
-            ]
+            commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+            parsers = [parser for command in commands for parser in command.choices.values()]
+            flags = {flag for parser in parsers for flag in parser._option_string_actions}
             raise BadInput(_unknown(unknown[0], flags))
         return options
 
 
-def _unknown(argument: str, flags: Sequence[str]) -> str:
+def _unknown(argument: str, flags: set[str]) -> str:
+    if argument in flags:
+        return f"{argument!r} is an option of another command (see --help)"
     if difflib.get_close_matches(argument, flags, cutoff=0.7):
         return f"unknown argument {argument!r}; {did_you_mean(argument, flags)}"
     return f"unknown argument {argument!r}; settings are changed with --set KEY=VALUE (see --help)"

@@ -7,18 +7,16 @@
 Every mistake is one line with the key, what was given and what is allowed.
 """
 
-import math
+import re
 import tomllib
-import types
-import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
+from stragglers import schema
 from stragglers.errors import BadInput, did_you_mean
 from stragglers.settings import Experiment
 
@@ -29,6 +27,7 @@ ALTERNATIVES = [
     {"schedule.time_limit.seconds", "schedule.time_limit.percentile"},
     {"task.csv", "task.groups"},
 ]
+KINDS = ("kind", "model", "name", "optimizer")  # keys that say what else a section has
 
 
 def presets() -> list[str]:
@@ -45,6 +44,59 @@ def _names(folder: Any, prefix: str) -> Iterator[str]:
             yield prefix + entry.name.removesuffix(".toml")
 
 
+def expand(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """What to read for each name that is asked for, and the names that are asked for twice.
+
+    An argument is a preset, the beginning of several (emnist/per-domain), `all` that can be
+    trained, a TOML file, or a folder of them.
+    """
+    sources: dict[str, str] = {}
+    twice: list[str] = []
+    for name, source in (named for argument in arguments for named in _named(argument)):
+        if sources.get(name, source) != source:
+            raise BadInput(f"{sources[name]} and {source} share the name {name!r}; rename one")
+        twice += [name] if name in sources else []
+        sources[name] = source
+    return sources, twice
+
+
+def _named(argument: str) -> list[tuple[str, str]]:
+    known = presets()
+    inside = [name for name in known if name.startswith(argument.rstrip("/") + "/")]
+    if argument == "all":
+        return [(name, name) for name in known if read(name)["task"]["name"] != "fleet"]
+    if inside:
+        return [(name, name) for name in inside]
+    if Path(argument).is_dir():
+        files = sorted(
+            file
+            for file in Path(argument).rglob("*.toml")
+            if not (file.parent / "run.json").exists()  # which run again by name only
+        )
+        if not files:
+            raise BadInput(f"{argument}: no .toml file in this folder, expected experiments")
+        return [(_run_name(file.relative_to(argument)), str(file)) for file in files]
+    if argument.endswith(".toml"):
+        return [(_run_name(Path(argument).name), argument)]
+    if argument not in known:
+        folders = {str(folder) for name in known for folder in PurePosixPath(name).parents}
+        raise BadInput(_no_preset(argument, {*known, *folders}))
+    return [(argument, argument)]
+
+
+def _no_preset(name: str, known: set[str]) -> str:
+    nearest = did_you_mean(name, known)
+    if nearest.startswith("did") or any(other.startswith(name) for other in known):
+        return f"no preset {name!r}; {nearest}"
+    return f"no preset {name!r}; `stragglers list` names them, a file's name ends in .toml"
+
+
+def _run_name(file: str | Path) -> str:
+    """A file's name as one of a folder, whatever characters it has."""
+    parts = Path(file).with_suffix("").parts
+    return "/".join(re.sub(r"[^A-Za-z0-9._-]|^\.+", "-", part) for part in parts)
+
+
 def read(name: str) -> dict[str, Any]:
     """The document of a preset, or of a TOML file given by its path."""
     if name.endswith(".toml"):
@@ -52,7 +104,7 @@ def read(name: str) -> dict[str, Any]:
     elif name in (known := presets()):
         source = resources.files("stragglers") / "presets" / f"{name}.toml"
     else:
-        raise BadInput(f"no preset {name!r}; {did_you_mean(name, known)}")
+        raise BadInput(_no_preset(name, set(known)))
     try:
         document = tomllib.loads(source.read_text(encoding="utf-8"))
         return _beside(document, source.parent) if isinstance(source, Path) else document
@@ -67,15 +119,25 @@ def _beside(document: Any, folder: Path) -> Any:
     if not isinstance(document, dict):
         return document
     return {
-        key: str(folder / value)
+        key: str((folder / value).absolute())
         if key in ("csv", "file") and isinstance(value, str)
         else _beside(value, folder)
         for key, value in document.items()
     }
 
 
+def override_all(document: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Kinds first, so that settings of a new kind are known, whatever the order of `--set`."""
+    for assignment in sorted(assignments, key=lambda a: _leaf(a.partition("=")[0]) not in KINDS):
+        document = override(document, assignment)
+    return document
+
+
 def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
-    """The document with `path.to.key=value` set; a bare `key` finds its section."""
+    """The document with `path.to.key=value` set; the end of a path finds its beginning.
+
+    With another kind of section go those of its settings that the new kind has no use for.
+    """
     name, equals, text = assignment.partition("=")
     if not equals or not name.strip():
         raise BadInput(f"{assignment!r} given, expected key=value")
@@ -86,7 +148,21 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
                 document = _without(document, other.split("."))
     if path != "seed":
         document = _without(document, ["paper"])  # another experiment than the published one
-    return _with(document, path.split("."), value_of(text.strip()))
+    changed = _with(document, path.split("."), value_of(text.strip()))
+    if _leaf(path) in KINDS:
+        section = path.rpartition(".")[0]
+        for key in _keys_at(document, section) - _keys_at(changed, section):
+            changed = _without(changed, [*section.split("."), key])
+    return changed
+
+
+def _leaf(path: str) -> str:
+    return path.strip().rpartition(".")[2]
+
+
+def _keys_at(document: dict[str, Any], section: str) -> set[str]:
+    found = schema.section_at(Experiment, document, section)
+    return schema.keys(found) if found else set()
 
 
 def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -101,10 +177,10 @@ def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def full_path(document: dict[str, Any], name: str) -> str:
     """The dotted path that a name stands for, such as schedule.goal for goal."""
-    paths = list(_paths(Experiment, document))
+    paths = list(schema.paths(Experiment, document))
     if name in paths:
         return name
-    matches = [path for path in paths if path.rsplit(".", 1)[-1] == name]
+    matches = [path for path in paths if path.endswith(f".{name}")]
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -115,105 +191,19 @@ def full_path(document: dict[str, Any], name: str) -> str:
 
 def experiment_from(document: dict[str, Any]) -> Experiment:
     """Checks a document; the first mistake is raised as one line."""
-    _check(Experiment, document, "")
-    try:
-        return msgspec.convert(document, Experiment)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        key = where.strip("`").lstrip(".") or "settings"
-        given = _lookup(document, key)
-        raise BadInput(f"{key}: {what.replace('`', '')}{given}") from None
+    return schema.convert(Experiment, document)
 
 
-def _converted(cls: type[Struct], document: dict[str, Any], path: str) -> None:
-    """Checks one section by itself, so that its group is named where msgspec would say [...]."""
-    try:
-        msgspec.convert(document, cls)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        key = path + where.strip("`")
-        given = _lookup(document, where.strip("`").lstrip(".")) if where else ""
-        raise BadInput(f"{key}: {what.replace('`', '')}{given}") from None
+def resolved(experiment: Experiment) -> dict[str, Any]:
+    """The document of an experiment, defaults written out; reading it gives the experiment."""
+    return _without_none(msgspec.to_builtins(experiment))
 
 
-def _check(cls: type[Struct], document: Any, path: str) -> None:
-    """Raises on unknown keys, unknown kinds and NaN, which msgspec would say less helpfully."""
+def _without_none(document: Any) -> Any:
+    """TOML has no null: what is not given is not there."""
     if not isinstance(document, dict):
-        return
-    fields = {field.name: field for field in msgspec.structs.fields(cls)}
-    allowed = {*fields, *_tag_fields(cls)}
-    for key, value in document.items():
-        if key not in allowed:
-            raise BadInput(f"unknown key {path + key!r}; {did_you_mean(key, allowed)}")
-        if isinstance(value, float) and math.isnan(value):
-            raise BadInput(f"{path + key}: nan given, expected a number")
-        if key not in fields:
-            continue
-        for section, inside, where in _sections(fields[key].type, value, path + key):
-            _check(section, inside, where + ".")
-            _converted(section, inside, where)
-
-
-def _sections(
-    annotation: Any, value: Any, path: str
-) -> Iterator[tuple[type[Struct], dict[str, Any], str]]:
-    """The Structs that a value is to become: itself, or each value of a table of them."""
-    options = _options(annotation)
-    structs = [option for option in options if _is_struct(option)]
-    if structs and isinstance(value, dict):
-        yield _choose(structs, value, path), value, path
-    for option in options:
-        if typing.get_origin(option) is dict and isinstance(value, dict):
-            for key, inside in value.items():
-                yield from _sections(typing.get_args(option)[1], inside, f"{path}.{key}")
-
-
-def _choose(structs: list[type[Struct]], value: dict[str, Any], path: str) -> type[Struct]:
-    """The member of a tagged union that a table names."""
-    tags = {struct.__struct_config__.tag: struct for struct in structs}
-    tag_field = structs[0].__struct_config__.tag_field
-    if tag_field is None:
-        return structs[0]
-    tag = value.get(tag_field)
-    if tag is None:
-        raise BadInput(
-            f"{path}.{tag_field} is missing; expected one of: {', '.join(map(str, tags))}"
-        )
-    if not isinstance(tag, str) or tag not in tags:
-        raise BadInput(
-            f"{path}.{tag_field}: {tag!r} given; {did_you_mean(str(tag), map(str, tags))}"
-        )
-    return tags[tag]
-
-
-def _paths(cls: type[Struct], document: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every settable path of the sections that a document has, or may have without a kind."""
-    yield from (prefix + tag for tag in _tag_fields(cls))
-    for field in msgspec.structs.fields(cls):
-        path = prefix + field.name
-        structs = [option for option in _options(field.type) if _is_struct(option)]
-        sections = list(
-            _sections(field.type, document.get(field.name, {} if len(structs) == 1 else None), path)
-        )
-        if not sections:
-            yield path
-        for section, inside, where in sections:
-            yield from _paths(section, inside, where + ".")
-
-
-def _options(annotation: Any) -> list[Any]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return [o for member in typing.get_args(annotation) for o in _options(member)]
-    return [annotation]
-
-
-def _is_struct(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Struct)
-
-
-def _tag_fields(cls: type[Struct]) -> list[str]:
-    field = cls.__struct_config__.tag_field
-    return [field] if field else []
+        return document
+    return {key: _without_none(value) for key, value in document.items() if value is not None}
 
 
 def value_of(text: str) -> Any:
@@ -240,11 +230,3 @@ def _without(document: dict[str, Any], path: list[str]) -> dict[str, Any]:
     if rest:
         return {**document, head: _without(document[head], rest)}
     return {key: value for key, value in document.items() if key != head}
-
-
-def _lookup(document: Any, path: str) -> str:
-    for key in path.split("."):
-        if not isinstance(document, dict) or key not in document:
-            return ""
-        document = document[key]
-    return f" ({document!r} given)"

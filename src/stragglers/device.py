@@ -11,13 +11,19 @@ from pathlib import Path
 from stragglers.errors import BadInput
 
 
-def prepare(threads: int) -> None:
-    """Settles the pool size and turns the persistent compilation cache on."""
-    given = os.environ.setdefault("PJRT_NPROC", str(threads))
+def check(threads: int) -> None:
+    """Refuses a number of threads that the environment contradicts."""
+    given = os.environ.get("PJRT_NPROC", str(threads))
     if given != str(threads):
         raise BadInput(
             f"threads={threads}, but the environment says PJRT_NPROC={given}; make them equal"
         )
+
+
+def prepare(threads: int) -> None:
+    """Settles the pool size and turns the persistent compilation cache on."""
+    check(threads)
+    os.environ["PJRT_NPROC"] = str(threads)
     if "jax" in sys.modules:
         return  # its user has settled both already
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "programs"))

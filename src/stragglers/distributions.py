@@ -84,7 +84,7 @@ def percentiles(table: Mapping[str, float]) -> Distribution:
         levels, values = zip(*pairs, strict=True)
     except ValueError:
         raise BadInput(
-            f"percentiles: {dict(table)}, expected at least one entry such as 50 = 26.0"
+            f"percentiles: {dict(table)}, expected entries such as 95 = 180.0, without letters"
         ) from None
     if not (
         all(0 < level < 100 for level in levels)

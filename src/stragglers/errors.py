@@ -1,11 +1,21 @@
 """Bad input: one line that says what was given, what was expected and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class BadInput(ValueError):
     """A mistake of the caller; the command line prints its one line and exits with 2."""
+
+
+@contextmanager
+def about(where: str) -> Iterator[None]:
+    """Begins the lines about mistakes inside with the name of what they are in."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
 
 
 def did_you_mean(given: str, valid: Iterable[str]) -> str:

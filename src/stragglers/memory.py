@@ -47,6 +47,15 @@ def device_bytes() -> int:
     return stats.get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def check_fits(memory: Memory) -> None:
+    """Refuses a run that the device cannot hold."""
+    if memory.total > (there := device_bytes()):
+        raise BadInput(
+            f"training needs {memory}, the device has {readable(there)}; "
+            "lower lanes, or the number of trials together"
+        )
+
+
 def check_history(rows: int, model: Any) -> None:
     """Refuses a teacher history that cannot fit."""
     needed, there = rows * tree_bytes(model), device_bytes()

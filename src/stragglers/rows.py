@@ -35,6 +35,7 @@ class Rows(NamedTuple):
     late_begin: NDArray[np.int32]  # [steps + 1]: step v settles late buckets late_begin[v] to ...
     late_slot: NDArray[np.int32]
     late_round: NDArray[np.int32]  # the round that a late bucket belongs to
+    late: NDArray[np.int64]  # [steps]: late reports handed over by the end of each step
     slots: int  # buckets open at once, at most; slot number `slots` is always empty
 
 
@@ -88,6 +89,7 @@ def rows_of(
         late_begin=np.searchsorted(late_step, np.arange(steps + 1)).astype(np.int32),
         late_slot=late_slot.astype(np.int32),
         late_round=late_round.astype(np.int32),
+        late=np.bincount(closes[late], minlength=steps).cumsum(),
         slots=slots,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,8 +17,9 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
 from stragglers.memory import check_history
+from stragglers.schedule import Schedule
 from stragglers.setup import Start, Trial
-from stragglers.simulate import Progress, Result, simulate_together
+from stragglers.simulate import Point, Progress, Result, simulate_together
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import glyphs
 from stragglers.weights import report_weights
@@ -31,31 +32,44 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-def run(
-    experiments: Sequence[settings.Experiment],
+class Prepared(NamedTuple):
+    """A trial of an experiment with its data and its schedule."""
+
+    experiment: settings.Experiment
+    task: Task
+    schedule: Schedule
+
+
+def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
+    """Everything that can be wrong is found here, before training `together` of its trials."""
+    build.check_trainable(experiment)
+    who = task(experiment.task)
+    teachers = build.history_length(experiment)
+    model = jax.eval_shape(who.model.init, jax.random.key(0))
+    check_history(teachers * together, model)
+    return Prepared(experiment, who, build.timetable(experiment, who.population))
+
+
+def train(
+    trials: Sequence[Prepared],
     *,
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[int, Progress], None] | None = None,
+    on_point: Callable[[int, Point], None] | None = None,
 ) -> list[Result]:
     """Trains trials of one experiment, equal but for their seeds, in one program."""
-    experiment = experiments[0]
-    client = _required(experiment.client, "client")
-    who = task(experiment.task)
-    schedules = [build.timetable(trial, who.population) for trial in experiments]
-    teachers = history_length(experiment)
-    model = jax.eval_shape(who.model.init, jax.random.key(0))
-    check_history(teachers * len(experiments), model)
-    weight = experiment.aggregation
+    experiment, who, schedule = trials[0]
+    assert experiment.client and experiment.server and experiment.algorithm  # prepared
+    weight, teachers = experiment.aggregation, build.history_length(experiment)
     # TF32 is what GPUs do with float32 products unless told otherwise.
     exactly = jax.default_matmul_precision("float32")
     with exactly if experiment.precision == "float32" else nullcontext():
         return simulate_together(
             who,
-            [Trial(plan, trial.seed) for plan, trial in zip(schedules, experiments, strict=True)],
-            algorithm(_required(experiment.server, "server"),
-                      _required(experiment.algorithm, "algorithm"), weight.normalise, teachers),
-            local(client, experiment.precision == "bfloat16"),
-            evaluate_at=_evenly(schedules[0].steps, experiment.evaluations),
+            [Trial(trial.schedule, trial.experiment.seed) for trial in trials],
+            algorithm(experiment.server, experiment.algorithm, weight.normalise, teachers),
+            local(experiment.client, experiment.precision == "bfloat16"),
+            evaluate_at=_evenly(schedule.steps, experiment.evaluations),
             weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
                           exponent=weight.exponent),
             teachers=teachers,
@@ -64,6 +78,7 @@ def run(
             curve_examples=experiment.curve_examples,
             on_start=on_start,
             on_progress=on_progress,
+            on_point=on_point,
         )  # fmt: skip
 
 
@@ -112,21 +127,5 @@ def algorithm(
     return with_ema(chosen, given.ema)
 
 
-def history_length(experiment: settings.Experiment) -> int:
-    """FARe-DUST's k is how long its schedule waits; others keep no history."""
-    if not isinstance(experiment.algorithm, settings.FareDust):
-        return 1
-    given = experiment.schedule
-    if isinstance(given, settings.OverSelected) and given.late_rounds is not None:
-        return given.late_rounds
-    raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
-
-
 def _evenly(steps: int, points: int) -> list[int]:
     return sorted({int(step) for step in np.rint(np.linspace(0, steps, points + 1))[1:]})
-
-
-def _required(section: Any, name: str) -> Any:
-    if section is None:
-        raise BadInput(f"[{name}] is missing; training needs it, planning does not")
-    return section

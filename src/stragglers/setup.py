@@ -19,7 +19,7 @@ from stragglers.client import Client, Data, local_steps
 from stragglers.engine import Carry, Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import pack
-from stragglers.memory import Memory, tree_bytes
+from stragglers.memory import Memory, check_fits, tree_bytes
 from stragglers.metrics import TestData
 from stragglers.programs import temporaries
 from stragglers.rows import Rows, rows_of
@@ -46,6 +46,7 @@ class Work(NamedTuple):
 
     trained: NDArray[np.int64]  # [steps + 1]: clients
     local_steps: NDArray[np.int64]  # [steps + 1]
+    late: NDArray[np.int64]  # [steps + 1]: reports of closed rounds that were used
 
 
 class Start(NamedTuple):
@@ -110,6 +111,7 @@ def set_up(
         packing=packing.efficiency,
         memory=_memory(task, carry, feed, advance, every, some),
     )
+    check_fits(start.memory)
     return Setup(carry, feed, advance, works, every, some, start)
 
 
@@ -146,7 +148,8 @@ def seed_word(seed: int) -> np.uint32:
 
 def _work(rows: Rows, steps: NDArray[np.int64]) -> Work:
     done = np.concatenate([[0], np.cumsum(steps)])
-    return Work(rows.begin.astype(np.int64), done[rows.begin])
+    late = np.concatenate([[0], rows.late])
+    return Work(rows.begin.astype(np.int64), done[rows.begin], late)
 
 
 def _memory(

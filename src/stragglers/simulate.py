@@ -43,6 +43,7 @@ class Point(NamedTuple):
     examples: int  # gone through, those that fill a last batch included
     wall_s: float
     dropped: int
+    late: int  # reports of closed rounds that were used
     test_examples: int  # behind the metrics: some of them on the way, all of them at the end
     metrics: Metrics
 
@@ -54,6 +55,7 @@ class Result(NamedTuple):
     trained: int  # clients
     dropped: int
     diverged: str | None  # what happened, if training ended early
+    start: Start
 
 
 class Progress(NamedTuple):
@@ -75,16 +77,17 @@ def simulate(
     *,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    on_point: Callable[[Point], None] | None = None,
     **options: Any,
 ) -> Result:
     """Trains one trial; options as in `simulate_together`."""
-
-    def told(_: int, progress: Progress) -> None:
-        if on_progress:
-            on_progress(progress)
-
-    trials = [Trial(schedule, seed)]
-    return simulate_together(task, trials, algorithm, client, on_progress=told, **options)[0]
+    (result,) = simulate_together(
+        task, [Trial(schedule, seed)], algorithm, client,
+        on_progress=on_progress and (lambda _, progress: on_progress(progress)),
+        on_point=on_point and (lambda _, point: on_point(point)),
+        **options,
+    )  # fmt: skip
+    return result
 
 
 def simulate_together(
@@ -101,6 +104,7 @@ def simulate_together(
     curve_examples: int | None = None,
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[int, Progress], None] | None = None,
+    on_point: Callable[[int, Point], None] | None = None,
     chunk: int | None = None,
 ) -> list[Result]:
     """Trains trials of one experiment in one program, each as if it were alone.
@@ -148,9 +152,11 @@ def simulate_together(
             course.model = _of(algorithm.model, carry.server, trial)
             measured = metrics.evaluate(task, course.model, test)
             course.reaches(step, client.batch_size, time.perf_counter() - began, test, measured)
+            if on_point:
+                on_point(trial, course.curve[-1])
     for trial, course in under_way.items():
         course.params = _of(algorithm.params, carry.server, trial)
-    return [course.result() for course in courses]
+    return [course.result(run.start) for course in courses]
 
 
 @dataclass
@@ -188,6 +194,7 @@ class _Course:
             examples=local * batch_size,
             wall_s=wall_s,
             dropped=self.dropped,
+            late=int(self.work.late[step]),
             test_examples=int(test.real.sum()),
             metrics=at,
         ))  # fmt: skip
@@ -198,9 +205,9 @@ class _Course:
             step, schedule.steps, self.trained, wall_s, float(schedule.ready[step - 1]), known
         )
 
-    def result(self) -> Result:
+    def result(self, start: Start) -> Result:
         return Result(
-            self.curve, self.params, self.model, self.trained, self.dropped, self.diverged
+            self.curve, self.params, self.model, self.trained, self.dropped, self.diverged, start
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Tree = TypeVar("Tree")
 
@@ -63,6 +64,15 @@ def row(rows: Tree, index: jax.Array | int) -> Tree:
 
 def set_row(rows: Tree, index: jax.Array | int, tree: Tree) -> Tree:
     return jax.tree.map(lambda x, y: x.at[index].set(y), rows, tree)
+
+
+def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """Every leaf on the host, by its path: prefix/dense/kernel."""
+    leaves, _ = jax.tree.flatten_with_path(tree)
+    return {
+        f"{prefix}/{jax.tree_util.keystr(path, simple=True, separator='/')}": np.asarray(leaf)
+        for path, leaf in leaves
+    }
 
 
 def copy(tree: Tree) -> Tree:

@@ -1,183 +1,162 @@
-"""Trials of experiments, several at once where the machine has room, with their progress shown.
+"""Trials of experiments: those that are missing are trained, those that are there are not.
 
-Small models use one core each at best, so trials run in processes of their own (spawned: a fork
-after jax has started would hang), which share one cache of compiled programs.
+    jobs_of      every trial that was asked for, and the folder that it belongs into
+    run_missing  trains those whose folder does not say that they are over
+
+With a deadline, a trial starts only if, as far as others like it tell, it ends in time. One that
+turns out to be slower is given up; the next run starts it anew.
 """
 
-import multiprocessing
+import math
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from stragglers import build, config, device, records
+from stragglers.errors import BadInput
+from stragglers.progress import Shown
+from stragglers.settings import Buffered
+from stragglers.workers import CAUTION, Bundle, Job, Outcome, Submit, beside, here
 
-from stragglers import config
-
-if TYPE_CHECKING:
-    from stragglers.simulate import Progress, Result
-
+FULL = 256  # clients at once that an accelerator is filled with
 ACCELERATORS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "libtpu")
 
 
-class Job(NamedTuple):
-    name: str
-    document: dict[str, Any]
-    label: str
+class Took(NamedTuple):
+    """How long a trial took, as a measure for others."""
+
+    job: Job
+    seconds: float
 
 
-def run_trials(
-    documents: dict[str, dict[str, Any]],
-    trials: int,
-    processes: int,
-    save: Callable[[dict[str, list[dict[str, Any]]]], None],
-) -> dict[str, list[dict[str, Any]]]:
-    """Trains each with seeds seed, seed + 1, ...; saves after each, in order, ready for JSON."""
+def jobs_of(documents: dict[str, dict[str, Any]], trials: int, out: Path) -> list[Job]:
+    """Each experiment with seeds seed, seed + 1, ..."""
     jobs = []
     for name, document in documents.items():
         first = config.experiment_from(document).seed
         for trial in range(trials):
-            seeded = {**document, "seed": first + trial}
-            jobs.append(Job(name, seeded, f"{name} {trial + 1}/{trials}"))
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in documents}
-    run_all = _one_by_one if processes == 1 else _side_by_side
-    for job, result in zip(jobs, run_all(jobs, processes), strict=True):
-        results[job.name].append(result)
-        save(results)
-    return results
+            experiment = config.experiment_from({**document, "seed": first + trial})
+            folder = records.folder_of(out, name, config.resolved(experiment))
+            jobs.append(Job(name, f"{name} {trial + 1}/{trials}", folder, experiment))
+    return jobs
+
+
+def missing(jobs: list[Job]) -> list[Job]:
+    """Those that are not over, good or bad; that another process is writing one is an error."""
+    wanted = [job for job in jobs if not records.is_over(job.folder)]
+    for job in wanted:
+        records.check_free(job.folder)
+    return wanted
+
+
+def run_missing(
+    jobs: list[Job],
+    processes: int | None = None,
+    deadline: float = math.inf,
+    together: int | None = None,
+) -> list[Job]:
+    """Trains until `deadline`, on the clock of time.time(); returns the jobs that are left."""
+    wanted = missing(jobs)
+    took = [
+        Took(job, seconds)
+        for job in jobs
+        if (seconds := records.seconds(job.folder)) is not None
+    ]  # fmt: skip
+    groups = [(n, list(group)) for n, group in groupby(sorted(wanted, key=_threads), _threads)]
+    for threads, _ in groups:
+        device.check(threads)
+    shown = Shown(len(jobs), len(jobs) - len(wanted))
+    with shown.bar:
+        for threads, group in groups:
+            at_once = processes or processes_for(len(group), threads)
+            # This process can have one number of threads only; for several, it takes others.
+            if at_once == len(groups) == 1:
+                workers = here(threads, shown.update, deadline)
+            else:
+                workers = beside(threads, shown.update, deadline, at_once)
+            with workers as submit:
+                _run(bundles(group, together), submit, at_once, took, shown, deadline)
+    return [job for job in wanted if not records.is_over(job.folder)]
+
+
+def on_accelerator() -> bool:
+    """Without asking jax, which would take the device."""
+    return os.environ.get("JAX_PLATFORMS") != "cpu" and any(map(find_spec, ACCELERATORS))
+
+
+def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
+    """Trials that share a program: on an accelerator, so many of one experiment as fill it."""
+    found = []
+    for _, trials in groupby(jobs, _experiment):
+        same = list(trials)
+        size = together or (_width(same[0]) if on_accelerator() else 1)
+        found += [same[first : first + size] for first in range(0, len(same), size)]
+    return found
+
+
+def _width(job: Job) -> int:
+    """How many trials have enough clients at once for an accelerator."""
+    given = job.experiment.schedule
+    at_once = given.buffer if isinstance(given, Buffered) else build.cohort(given)
+    return max(1, FULL // at_once)
 
 
 def processes_for(jobs: int, threads: int) -> int:
-    """As many as the cores hold; one on an accelerator, which a trial has to itself."""
-    if any(find_spec(name) for name in ACCELERATORS):
+    """As many as the cores hold; one on an accelerator, which it has to itself."""
+    if on_accelerator():
         return 1
     return max(1, min(jobs, len(os.sched_getaffinity(0)) // threads))
 
 
-class _Shown:
-    """Bars on a terminal, plain lines elsewhere; fed from this process or from others."""
-
-    def __init__(self, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(20),
-            TextColumn("{task.fields[now]}"),
-            TimeRemainingColumn(),
-        )
-        console = Console(stderr=True)
-        self.bar = Bar(*columns, console=console, disable=not sys.stderr.isatty())
-        self.all = self.bar.add_task("all trials", now="", total=float(total))
-        self.bars: dict[str, Any] = {}
-        self.part: dict[str, float] = {}
-
-    def update(self, label: str, done: float, now: str) -> None:
-        if label not in self.bars:
-            self.bars[label] = self.bar.add_task(label, now="", total=1.0)
-        self.part[label] = done
-        self.bar.update(self.bars[label], completed=done, now=now)
-        self.bar.update(self.all, completed=sum(self.part.values()))
-
-    def finish(self, label: str, line: str) -> None:
-        self.update(label, 1.0, "")
-        self.bar.remove_task(self.bars[label])
-        console = self.bar.console  # a plain print would be painted over by the bars
-        console.print(f"{label}: {line}", markup=False, highlight=False, soft_wrap=True)
+def _threads(job: Job) -> int:
+    return job.experiment.threads
 
 
-def _one_by_one(jobs: list[Job], processes: int) -> Iterator[dict[str, Any]]:
-    del processes
-    shown = _Shown(len(jobs))
-    with shown.bar:
-        for job in jobs:
-            record, line = _train(job, shown.update)
-            shown.finish(job.label, line)
-            yield record
-
-
-def _side_by_side(jobs: list[Job], processes: int) -> Iterator[dict[str, Any]]:
-    context = multiprocessing.get_context("spawn")
-    news = context.Queue()
-    shown = _Shown(len(jobs))
-
-    def listen() -> None:
-        while (message := news.get()) is not None:
-            shown.update(*message)
-
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    pool = ProcessPoolExecutor(processes, context, _connect, (news,))
-    try:
-        with shown.bar:
-            futures: list[Future[tuple[dict[str, Any], str]]] = [
-                pool.submit(_train_elsewhere, job) for job in jobs
-            ]
-            for job, future in zip(jobs, futures, strict=True):
-                record, line = future.result()
+def _run(
+    waiting: list[Bundle], submit: Submit, at_once: int, took: list[Took], shown: Shown,
+    deadline: float,
+) -> None:  # fmt: skip
+    """Keeps the workers busy for as long as something can be finished."""
+    running: dict[Future[Outcome], Bundle] = {}
+    while True:
+        for bundle in waiting.copy():
+            expected = len(bundle) * expected_s(bundle[0], took)
+            if len(running) < at_once and time.time() + expected < deadline:
+                waiting.remove(bundle)
+                running[submit(bundle)] = bundle
+        if not running:
+            return
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            bundle = running.pop(future)
+            try:
+                outcome = future.result()
+            except BrokenProcessPool:
+                raise BadInput(
+                    f"{bundle[0].label}: a process was killed, perhaps for want of memory; "
+                    "lower --processes and run again"
+                ) from None
+            for job, line in zip(bundle, outcome.lines, strict=True):
                 shown.finish(job.label, line)
-                yield record
-    finally:
-        pool.shutdown(cancel_futures=True)
-        news.put(None)
-        listener.join()
+                if outcome.seconds is not None:
+                    took.append(Took(job, outcome.seconds))
 
 
-_news: Any = None  # of a spawned process: the way back to its parent
+def expected_s(job: Job, took: list[Took]) -> float:
+    """How long a trial may take: as the others of its experiment, or by updates, of its task."""
+    same = [seconds for other, seconds in took if _experiment(other) == _experiment(job)]
+    alike = [
+        seconds / other.experiment.updates * job.experiment.updates
+        for other, seconds in took
+        if other.experiment.task == job.experiment.task
+    ]
+    return CAUTION * max(same or alike or [0.0])  # of the first, nothing is known: it is tried
 
 
-def _connect(news: Any) -> None:
-    global _news
-    _news = news
-
-
-def _train_elsewhere(job: Job) -> tuple[dict[str, Any], str]:
-    return _train(job, lambda *message: _news.put(message))
-
-
-def _train(job: Job, update: Callable[[str, float, str], None]) -> tuple[dict[str, Any], str]:
-    """One trial's record, and the line that sums it up."""
-    from stragglers.run import run  # loads jax
-
-    def on_progress(_: int, p: "Progress") -> None:
-        update(job.label, p.step / p.steps, _now(p))
-
-    experiment = config.experiment_from(job.document)
-    (result,) = run([experiment], on_progress=on_progress)
-    return {"seed": experiment.seed, **_record(result)}, _line(result)
-
-
-def _now(p: "Progress") -> str:
-    rate = f"{p.trained / max(p.wall_s, 1e-9):,.0f} updates/s, {p.time_s / 3600:,.1f} h"
-    if p.metrics is None:
-        return rate
-    straggler, total = p.metrics.straggler_accuracy, p.metrics.total_accuracy
-    return f"{rate}, straggler {100 * straggler:.1f} %, total {100 * total:.1f} %"
-
-
-def _line(result: "Result") -> str:
-    if result.diverged:
-        return result.diverged
-    last = result.curve[-1]
-    return (
-        f"straggler {100 * last.metrics.straggler_accuracy:.1f} %, "
-        f"total {100 * last.metrics.total_accuracy:.1f} % at {last.time_s:,.0f} s "
-        f"({result.trained / last.wall_s:,.0f} updates/s, {last.wall_s:.1f} s)"
-    )
-
-
-def _record(result: "Result") -> dict[str, Any]:
-    curve = []
-    for point in result.curve:
-        row = point._asdict()
-        metrics = row.pop("metrics")
-        curve.append({**row, **metrics._asdict()})
-    return {
-        "curve": curve,
-        "trained": result.trained,
-        "dropped": result.dropped,
-        "diverged": result.diverged,
-    }
+def _experiment(job: Job) -> str:
+    return str(job.folder).rsplit("-", 1)[0]  # without the seed

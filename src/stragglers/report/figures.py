@@ -1,135 +1,176 @@
-"""Figures, in colours that the colour-blind tell apart (Okabe and Ito)."""
+"""Figures of run folders, in the look of `colours.py`: every function takes records.
 
+accuracy_figure    straggler and total accuracy over simulated time: median and band
+trade_off_figure   straggler accuracy over total accuracy and over time, with the Pareto front
+result_figures     all of them, and the paper's comparison sets, by file name
+"""
+
+import math
+import re
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
-from numpy.typing import NDArray
 
-from stragglers.population import Population
-from stragglers.report import files
-from stragglers.schedule import Fate, Schedule
+from stragglers import files
+from stragglers.records import Record
+from stragglers.report import curves, results
+from stragglers.report.colours import DASHES, MARKERS, Look, looks
+from stragglers.report.experiments import Experiment, Section, comparison_sets, sections
+from stragglers.report.statistics import USUAL, Interval
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
-
-
-def plan_figure(
-    population: Population, schedule: Schedule, latencies: NDArray[np.float64], title: str
-) -> Figure:
-    """Latency histograms (stacked) and CDFs of each group, and the first server steps in time."""
-    figure = Figure(figsize=(11, 6.5), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=(2, 3))
-    density, cumulative = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
-    timeline = figure.add_subplot(grid[:, 1])
-    figure.suptitle(title)
-
-    finite = latencies[np.isfinite(latencies) & (latencies > 0)]
-    if finite.size:
-        low, high = finite.min(), max(finite.max(), finite.min() * 1.01)
-        bins = np.geomspace(low, high, 60)
-        by_group = [latencies[population.group == i] for i in range(len(population.groups))]
-        density.hist(by_group, bins, stacked=True, color=_colours(population),
-                     label=population.groups)  # fmt: skip
-        for index, values in enumerate(by_group):
-            cumulative.plot(
-                np.sort(values), (np.arange(len(values)) + 1) / len(values),
-                color=_colours(population)[index], label=population.groups[index],
-            )  # fmt: skip
-        for axes in (density, cumulative):
-            axes.set_xscale("log")
-            axes.set_xlim(low, high)
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.xaxis.set_minor_formatter(lambda value, _: "")
-    density.set_ylabel("clients (stacked)")
-    density.legend(frameon=False)
-    cumulative.set(xlabel="latency [s]", ylabel="share of the group")
-    cumulative.grid(alpha=0.3)
-    _timeline(timeline, population, schedule)
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def _timeline(axes, population: Population, schedule: Schedule) -> None:
-    """A bar for each client of the first steps; reports that count end in a dot."""
-    rows, steps = _first_rows(schedule)
-    right = 1.15 * max(schedule.time[min(steps, schedule.steps) - 1], 1e-9)
-    colours = np.array(_colours(population))[population.group[schedule.client[rows]]]
-    counted = np.isin(schedule.fate[rows], (Fate.ON_TIME, Fate.LATE))
-    ends = np.minimum(schedule.report[rows], right * 2)
-    axes.hlines(np.arange(len(rows)), schedule.start[rows], ends, colors=colours,
-                alpha=np.where(counted, 0.9, 0.3), linewidth=1.6)  # fmt: skip
-    marks = {Fate.ON_TIME: ("o", "on time"), Fate.LATE: ("D", "late"), Fate.UNUSED: ("x", "unused")}
-    for fate, (marker, label) in marks.items():
-        which = schedule.fate[rows] == fate
-        if which.any():
-            axes.scatter(ends[which], np.flatnonzero(which), c=colours[which], marker=marker, s=14,
-                         zorder=3)  # fmt: skip
-            axes.scatter([], [], c="grey", marker=marker, s=14, label=label)
-    for time in schedule.time[:steps]:
-        axes.axvline(time, color="black", linewidth=0.7, alpha=0.6)
-    axes.plot([], [], color="black", linewidth=0.7, label="server step")
-    axes.set(xlim=(0, right), ylim=(len(rows), -1), title="The first server steps")
-    axes.set(xlabel="time [s]", ylabel="clients in the order of their start")
-    axes.set_yticks([])
-    axes.legend(frameon=True, loc="lower left")
-
-
-# One colour for each algorithm, everywhere; variants of one differ in their line.
-ALGORITHMS = {
-    "fedavg": "#56B4E9", "fedadam": "#0072B2", "fedadam-over-selection": "#CC79A7",
-    "fedbuff-ema": "#E69F00", "fare-dust": "#009E73", "feast": "#D55E00",
+MOST = 24  # entries of a legend
+STYLE: dict[Any, Any] = {
+    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "legend.fontsize": 8,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
+    "grid.linewidth": 0.6, "axes.linewidth": 0.8, "lines.linewidth": 1.6,
 }  # fmt: skip
 
 
-def accuracy_figure(experiments: dict[str, list[dict[str, Any]]], title: str) -> Figure:
-    """Straggler and total accuracy over simulated time: median and range over trials."""
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
-    figure.suptitle(title)
-    left, right = figure.subplots(1, 2, sharex=True)
-    for axes, what in ((left, "straggler"), (right, "total")):
-        for index, (name, trials) in enumerate(experiments.items()):
-            curves = [trial["curve"] for trial in trials if trial["curve"]]
-            if not curves:
-                continue
-            points = min(len(curve) for curve in curves)
-            time = np.median([[p["time_s"] for p in c[:points]] for c in curves], axis=0)
-            percent = 100 * np.array([[p[f"{what}_accuracy"] for p in c[:points]] for c in curves])
-            row = name.rsplit("/", 1)[-1]
-            colour = ALGORITHMS.get(row, COLOURS[index % len(COLOURS)])
-            axes.plot(time / 3600, np.median(percent, axis=0), color=colour, label=row, lw=1.8)
-            axes.fill_between(
-                time / 3600, percent.min(axis=0), percent.max(axis=0), color=colour, alpha=0.15,
-                linewidth=0,
-            )  # fmt: skip
-        axes.set(xlabel="simulated time [h]", ylabel=f"{what} accuracy [%]", ylim=(0, 100))
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    if right.lines:
-        right.legend(frameon=False, loc="lower right")
+@matplotlib.rc_context(STYLE)
+def accuracy_figure(records: Iterable[Record], interval: Interval = USUAL) -> Figure:
+    """One row of axes for each task and latency model."""
+    found = sections(records)
+    figure = Figure(figsize=(8, 3.6 * len(found)), layout="constrained")
+    for part, section in zip(
+        figure.subfigures(len(found), squeeze=False)[:, 0], found, strict=True
+    ):
+        part.suptitle(f"{_text(section.title)}\nmedian and {interval.text}", fontsize=9)
+        left, right = part.subplots(1, 2)
+        style = looks(section.experiments)
+        size, unit = curves.time_unit(curves.longest(section))
+        for axes, group in ((left, "straggler"), (right, "total")):
+            for experiment in section.experiments:
+                _line(axes, experiment, group, style[experiment.label], size, interval)
+            axes.set(xlabel=f"simulated time [{unit}]", ylabel=f"{group} accuracy [%]")
+            axes.set_xlim(left=0)
+        _legend(part, left)
     return figure
 
 
-def _first_rows(schedule: Schedule, most: int = 120, each: int = 40) -> tuple[NDArray, int]:
-    """Dispatches to show, at most `each` from one version, and how many versions they span."""
-    rows: list[int] = []
-    version = 0
-    while len(rows) < most and version < schedule.steps:
-        first, last = np.searchsorted(schedule.version, [version, version + 1])
-        rows += range(first, min(last, first + each, first + most - len(rows)))
-        version += 1
-    return np.array(rows), version
+def _line(
+    axes: Axes, experiment: Experiment, group: str, look: Look, size: float, interval: Interval
+) -> None:
+    """Median and band; a trial that diverged ends in a cross, one that still runs is thin."""
+    line = {"color": look.colour, "linestyle": DASHES[look.dash]}
+    label = _text(curves.caption(experiment))
+    if band := curves.band(experiment, interval):
+        x = band.x["time_s"] / size
+        axes.plot(x, 100 * band.median[group], label=label, **line)
+        low, high = 100 * band.low[group], 100 * band.high[group]
+        axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        label = None
+    for trial in curves.loners(experiment):
+        time, accuracy = trial.curve["time_s"] / size, 100 * trial.curve[f"{group}_accuracy"]
+        axes.plot(time, accuracy, label=label, linewidth=0.8, **line)
+        if trial.status == "diverged":
+            axes.plot(time[-1:], accuracy[-1:], "x", color=look.colour)
+        label = None
 
 
-def _colours(population: Population) -> list[str]:
-    return [COLOURS[index % len(COLOURS)] for index in range(len(population.groups))]
+@matplotlib.rc_context(STYLE)
+def trade_off_figure(
+    records: Iterable[Record], best: bool = False, interval: Interval = USUAL
+) -> Figure:
+    """Final values, or those at each trial's best straggler accuracy, with their intervals."""
+    found = results.tables(records, results.Options(interval, best=best))
+    figure = Figure(figsize=(8, 3.8 * len(found)), layout="constrained")
+    what = "best straggler accuracy of each trial" if best else "end of training"
+    for part, table in zip(figure.subfigures(len(found), squeeze=False)[:, 0], found, strict=True):
+        part.suptitle(
+            f"{_text(table.section.title)}: {what}\nmedian and {interval.text}", fontsize=9
+        )
+        left, right = part.subplots(1, 2, sharey=True)
+        style = looks(table.section.experiments)
+        size, unit = curves.time_unit(curves.longest(table.section))
+        _points(left, table.rows, style, "total_accuracy", 0.01)
+        _points(right, table.rows, style, "time_s", size)
+        left.set(xlabel="total accuracy [%]", ylabel="straggler accuracy [%]")
+        right.set(xlabel=f"simulated time [{unit}]")
+        right.set_xlim(left=0)
+        _legend(part, left)
+    return figure
+
+
+def _points(
+    axes: Axes, rows: Sequence[results.Row], style: dict[str, Look], key: str, size: float
+) -> None:
+    """A cross of intervals for each experiment, and a line through those that none beats."""
+    lost = [row for row in rows if math.isnan(row.metrics["straggler_accuracy"].median)]
+    middles = []
+    for row in rows:
+        if row in lost:
+            continue
+        x, y = row.metrics[key], row.metrics["straggler_accuracy"]
+        look = style[row.experiment.label]
+        middles.append((x.median / size, 100 * y.median))
+        axes.errorbar(
+            *middles[-1],
+            xerr=np.nan_to_num([[x.median - x.low], [x.high - x.median]]) / size,
+            yerr=np.nan_to_num([[y.median - y.low], [y.high - y.median]]) * 100,
+            color=look.colour, marker=MARKERS[look.marker], markersize=5, elinewidth=1,
+            linestyle="none", label=_text(row.experiment.label),
+        )  # fmt: skip
+    for row in lost:
+        look = style[row.experiment.label]
+        axes.plot([], [], "x", color=look.colour, label=_text(curves.caption(row.experiment)))
+    front = [middles[i] for i in curves.front(middles, less_x=key == "time_s")]
+    axes.plot(*np.array(front).reshape(-1, 2).T, color="0.6", linewidth=1, zorder=0)
+
+
+def _legend(part: Any, axes: Axes) -> None:
+    """Below the axes, unless it would be larger than they are."""
+    handles, labels = axes.get_legend_handles_labels()
+    if 0 < len(labels) <= MOST:
+        part.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+
+
+def _text(given: str) -> str:
+    """Text as it is: matplotlib takes $ for mathematics and hides labels that begin with _."""
+    return given.replace("$", r"\$").replace("_", " _", given.startswith("_"))
+
+
+def result_figures(records: Iterable[Record]) -> dict[str, Figure]:
+    """Everything that results alone can show, by the name of its file."""
+    drawn = {}
+    for section in sections(records):
+        trials = [trial for experiment in section.experiments for trial in experiment.trials]
+        drawn[slug(section, "accuracy")] = accuracy_figure(trials)
+        drawn[slug(section, "trade-off")] = trade_off_figure(trials)
+        drawn[slug(section, "trade-off-best")] = trade_off_figure(trials, best=True)
+        for name, members in comparison_sets(section).items():
+            chosen = [trial for experiment in members for trial in experiment.trials]
+            drawn[slug(section, name)] = accuracy_figure(chosen)
+    return drawn
+
+
+def to_plan(records: Iterable[Record]) -> dict[str, Record]:
+    """The trial whose latencies and schedule stand for each experiment, by the figure's name."""
+    found: dict[str, Record] = {}
+    for section in sections(records):
+        for experiment in section.experiments:
+            name = slug(section, f"plan-{experiment.label}")
+            name = f"{name}-{experiment.hash[:6]}" if name in found else name
+            found[name] = experiment.trials[0]
+    return found
+
+
+def slug(section: Section, what: str) -> str:
+    """A name for a file: lower-case letters, digits, dots and hyphens."""
+    text = f"{section.task}-{section.latency}-{what}".lower()
+    return re.sub(r"[^a-z0-9.=]+", "-", text).strip("-.")[:120]
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a figure whole, without a date: the same plan gives the same bytes."""
+    """Writes a figure whole, without a date or a random name: the same runs give the same bytes."""
     dateless = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     metadata = dateless.get(path.suffix.lower(), {})
-    files.write(path, lambda temporary: figure.savefig(temporary, dpi=150, metadata=metadata))
+    fixed: dict[Any, Any] = {"svg.hashsalt": "stragglers", "pdf.fonttype": 42}
+    with matplotlib.rc_context(fixed), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script without font
+        files.write(path, lambda temporary: figure.savefig(temporary, dpi=200, metadata=metadata))

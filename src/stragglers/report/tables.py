@@ -1,15 +1,22 @@
 """Plans and results as text for a terminal."""
 
-from statistics import median
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
+
+from stragglers.records import Record
+from stragglers.report import formats, results, terminal
+from stragglers.report.experiments import plain, shown
+from stragglers.report.results import Options
+
+BEST = 10  # candidates of a search that are printed; the page has them all
 
 
 def print_plan(name: str, summary: dict[str, Any]) -> None:
-    console = _console()
+    console = terminal.console()
     console.print(f"{name}, seed {summary['seed']}: {summary['policy']}")
     console.print(f"{summary['clients']:,} clients: {summary['population']}\n")
     for label, text in _lines(summary):
@@ -59,36 +66,25 @@ def _group_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def print_results(experiments: dict[str, list[dict[str, Any]]]) -> None:
-    """The paper's table: median and range over trials, best straggler accuracy first."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("algorithm")
-    for column in ("straggler accuracy", "total accuracy", "time [s]", "trials"):
-        table.add_column(column, justify="right")
-    rows = []
-    for name, trials in experiments.items():
-        last = [trial["curve"][-1] for trial in trials if trial["curve"]]
-        lost = sum(trial["diverged"] is not None for trial in trials)
-        count = f"{len(trials)}, {lost} diverged" if lost else str(len(trials))
-        if not last:
-            rows.append((-1.0, [name, "–", "–", "–", count]))
-            continue
-        straggler = [point["straggler_accuracy"] for point in last]
-        total = [point["total_accuracy"] for point in last]
-        time = [point["time_s"] for point in last]
-        cells = [name, _range(straggler), _range(total), f"{median(time):,.0f}", count]
-        rows.append((median(straggler), cells))
-    for _, cells in sorted(rows, key=lambda row: -row[0]):
-        table.add_row(*cells)
-    console = _console()
-    console.print(table)
-    console.print("median [lowest, highest] over trials, at the end of training; time is simulated")
+def print_results(records: Iterable[Record], options: Options = results.USUAL) -> None:
+    """The paper's table of some run folders: what `stragglers table` prints."""
+    print(formats.text(results.tables(records, options), options), end="")
 
 
-def _range(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{100 * values[0]:.1f} %"
-    return f"{100 * median(values):.1f} % [{100 * min(values):.1f}, {100 * max(values):.1f}]"
+def print_search(name: str, objective: str, history: Sequence[Sequence[Any]]) -> None:
+    """The best candidates of each search, best first; those that diverged have no value."""
+    console = terminal.console()
+    for tried in history:
+        ranked = sorted(tried, key=lambda c: (math.isnan(c.value), -c.value))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for path in tried[0].chosen:
+            table.add_column(plain(path), justify="right")
+        table.add_column(f"{objective} accuracy", justify="right")
+        for candidate in ranked[:BEST]:
+            value = "diverged" if math.isnan(candidate.value) else _percent(candidate.value)
+            table.add_row(*(shown(v) for v in candidate.chosen.values()), value)
+        console.print(f"{plain(name)}: the best of {len(tried)}")
+        console.print(table)
 
 
 def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
@@ -111,15 +107,10 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
             *(_percent(row["share"][group]["used"]) for group in groups),
         )
     shares = ", ".join(f"{g} {_percent(rows[0]['share'][g]['population'])}" for g in groups)
-    console = _console()
+    console = terminal.console()
     console.print(name)
     console.print(table)
     console.print(f"used: the group's share of all reports on time; of all clients: {shares}")
-
-
-def _console() -> Console:
-    """Wide enough that nothing is cut: a narrow terminal folds lines, a file keeps them."""
-    return Console(highlight=False, markup=False, soft_wrap=True, width=200)
 
 
 def duration(seconds: float) -> str:

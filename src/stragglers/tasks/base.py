@@ -5,6 +5,7 @@
 Test examples carry the name of their group: straggler classes or the others.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from stragglers.errors import BadInput
 from stragglers.models.base import Model
 from stragglers.population import Population
+
+CHECKED = 2**28
 
 
 class Lesson(NamedTuple):
@@ -43,6 +46,17 @@ class Task(NamedTuple):
     @property
     def lesson(self) -> Lesson:
         return Lesson(self.model, self.prepare, self.loss)
+
+
+def checksum(task: Task) -> str:
+    """SHA-256 of all arrays; of those beyond CHECKED bytes, of rows spread evenly."""
+    digest = hashlib.sha256()
+    for name in ("x", "y", "offsets", "test_x", "test_y", "test_straggler"):
+        array = getattr(task, name)
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        every = max(1, -(-array.nbytes // CHECKED))
+        digest.update(np.ascontiguousarray(array[::every]).data)
+    return digest.hexdigest()
 
 
 def check(task: Task) -> Task:

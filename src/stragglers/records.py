@@ -1,0 +1,252 @@
+"""Run folders: one for each trial, readable while it is being written.
+
+    runs/<name>/<hash>-<seed>/
+      settings.toml      the resolved experiment, its defaults written out
+      curve.jsonl        one line for each evaluation, on the disk as soon as it is known
+      run.json           what it is, on what it ran, and its status: running, finished, diverged
+      model.safetensors  at the end: "w/...", the weights, and "model/...", what is evaluated
+      lock               held by the process that writes, as long as it lives
+
+The hash is of all settings but the seed that can change a result, so equal experiments share a
+name and a trial that is there needs no repetition. run.json comes last, when a run starts and when
+it ends: a folder with it is whole. JSON has no NaN and no infinity; both are null.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import files, tomlfile
+from stragglers.errors import BadInput
+
+FORMAT = 1
+NO_RESULT = ("seed", "paper", "readings")  # settings that a result, given the seed, is free of
+
+COLUMNS: dict[str, type] = {
+    "step": int, "time_s": float, "updates": int, "local_steps": int, "examples": int,
+    "wall_s": float,
+    "straggler_accuracy": float, "standard_accuracy": float, "total_accuracy": float,
+    "straggler_loss": float, "standard_loss": float, "total_loss": float,
+    "dropped": int, "late": int, "test_examples": int,
+}  # fmt: skip
+
+
+class Record(NamedTuple):
+    """A run folder as it was read."""
+
+    folder: Path
+    name: str
+    hash: str
+    seed: int
+    status: Literal["running", "finished", "diverged"]
+    diverged: str | None  # what happened
+    settings: dict[str, Any]
+    curve: dict[str, NDArray[Any]]  # COLUMNS, each [evaluations]; what was not finite is NaN
+    run: dict[str, Any]  # all of run.json
+    warnings: list[str]
+
+
+def settings_hash(settings: dict[str, Any]) -> str:
+    """Names resolved settings; the same in every process, whatever the order of keys."""
+    deciding = {key: value for key, value in settings.items() if key not in NO_RESULT}
+    # Nor does it matter where the data lies; run.json has the checksum of what was there.
+    task = {key: value for key, value in settings["task"].items() if key != "path"}
+    text = json.dumps({**deciding, "task": task}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def folder_of(out: Path, name: str, settings: dict[str, Any]) -> Path:
+    return out / name / f"{settings_hash(settings)}-{settings['seed']}"
+
+
+# Writing: claim, begin, append for each evaluation, finish.
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """Has the folder to itself; the system lets go of it when the process ends, however it does."""
+    with files.told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise BadInput(f"{folder}: cannot be locked ({error.strerror})") from None
+            raise BadInput(
+                f"{folder}: another process is writing this run; wait for it, or give another --out"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def check_free(folder: Path) -> None:
+    """Refuses a folder that another process has claimed."""
+    if (folder / "lock").exists():
+        with claim(folder):
+            pass
+
+
+def begin(folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Starts a run anew in a claimed folder; the returned run.json is for `finish`."""
+    run = {"format": FORMAT, **facts, "hash": settings_hash(settings), "seed": settings["seed"],
+           "status": "running", "diverged": None}  # fmt: skip
+    with files.told(folder):
+        for left in folder.glob(f"{files.UNFINISHED}*"):
+            left.unlink()
+    _write(folder / "settings.toml", tomlfile.dumps(settings).encode())
+    _write(folder / "curve.jsonl", b"")
+    _write(folder / "run.json", _pretty(run))
+    return run
+
+
+def append(folder: Path, evaluation: dict[str, Any]) -> None:
+    """Adds a point to the curve."""
+    line = msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
+    path = folder / "curve.jsonl"
+    with files.told(path), path.open("ab") as curve:
+        curve.write(line)
+        curve.flush()
+        os.fsync(curve.fileno())
+
+
+def finish(
+    folder: Path, run: dict[str, Any], arrays: dict[str, NDArray[Any]], facts: dict[str, Any]
+) -> None:
+    """Saves the weights, then says that the run is over; `facts` has its status."""
+    from safetensors.numpy import save
+
+    metadata = {key: str(run[key]) for key in ("name", "hash", "seed")}
+    _write(folder / "model.safetensors", save(arrays, metadata))
+    _write(folder / "run.json", _pretty({**run, **facts}))
+
+
+def _write(path: Path, content: bytes) -> None:
+    files.write(path, lambda temporary: Path(temporary).write_bytes(content))
+
+
+def _pretty(document: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+# Reading.
+
+
+def find(paths: Iterable[str | Path]) -> list[Record]:
+    """All runs in these folders and below, in one order, each once."""
+    folders: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        below = [Path(place) for place, _, names in os.walk(path) if "run.json" in names]
+        if not below:
+            what = "no runs in it or below" if path.is_dir() else "no such folder"
+            raise BadInput(f"{path}: {what}; `stragglers run` writes them, by default into runs")
+        folders |= {folder.resolve(): folder for folder in below}
+    records = map(load, folders.values())
+    return sorted(records, key=lambda r: (r.name, r.hash, r.seed, str(r.folder)))
+
+
+def load(folder: str | Path) -> Record:
+    """Reads a run folder; a line of its curve that was cut costs that line only."""
+    folder = Path(folder)
+    run = _run(folder)
+    if run is None:
+        raise BadInput(f"{folder}: not a run, it has no run.json")
+    head = msgspec.convert(run, _Head)
+    curve, warnings = _curve(folder / "curve.jsonl")
+    return Record(folder, head.name, head.hash, head.seed, head.status, head.diverged,
+                  _settings(folder / "settings.toml"), curve, run, warnings)  # fmt: skip
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """All of it, the curve as one object for each evaluation."""
+    columns = [column.tolist() for column in record.curve.values()]
+    curve = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
+    return {**record._asdict(), "folder": str(record.folder), "curve": curve}
+
+
+def is_over(folder: Path) -> bool:
+    """Whether a run is there and came to its end, good or bad."""
+    run = _run(folder)
+    return run is not None and run["status"] != "running"
+
+
+def seconds(folder: Path) -> float | None:
+    """How long a run took, if it is finished."""
+    run = _run(folder)
+    return run.get("wall_s") if run and run["status"] == "finished" else None
+
+
+class _Head(msgspec.Struct):
+    name: str
+    hash: str
+    seed: int
+    status: Literal["running", "finished", "diverged"]
+    diverged: str | None = None
+
+
+_Line = msgspec.defstruct(
+    "_Line", [(name, int if kind is int else float | None) for name, kind in COLUMNS.items()]
+)
+_DECODER = msgspec.json.Decoder(_Line)
+
+
+def _run(folder: Path) -> dict[str, Any] | None:
+    path = folder / "run.json"
+    try:
+        run = msgspec.json.decode(path.read_bytes(), type=dict)
+        if run.get("format") == FORMAT:
+            msgspec.convert(run, _Head)
+            return run
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: no run's ({error}); delete its folder, or repair it") from None
+    raise BadInput(f"{path}: format {run.get('format')!r}, this version reads {FORMAT}")
+
+
+def _curve(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    try:
+        lines = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+    warnings = []
+    try:
+        points = _DECODER.decode_lines(lines)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        points = [point for line in lines.splitlines() for point in _line(line)]
+        lost = len(lines.splitlines()) - len(points)
+        warnings = [f"{path}: {lost} of {lost + len(points)} lines cannot be read, left out"]
+    table = list(zip(*map(msgspec.structs.astuple, points), strict=True)) or [()] * len(COLUMNS)
+    kinds = zip(COLUMNS.items(), table, strict=True)
+    return {name: np.array(values, kind) for (name, kind), values in kinds}, warnings
+
+
+def _line(line: bytes) -> list[Any]:
+    try:
+        return [_DECODER.decode(line)]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return []
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: not valid TOML ({error})") from None

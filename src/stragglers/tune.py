@@ -1,0 +1,230 @@
+"""Hyper-parameters by search, over the values that the paper scanned or others.
+
+    grid        a TOML file of searches; each starts from the best of the one before
+    search      settings with their values: all combinations, or as many as Optuna may propose
+    objective   weight * straggler + (1 - weight) * total accuracy, at the end, median over trials:
+                the paper's is straggler accuracy (weight 1); it wishes for a balance
+
+A candidate is an experiment like any other, with run folders of its own. So an interrupted search
+goes on where it was, and one that is asked for again trains nothing. A candidate of which a trial
+diverged has no value and is never chosen.
+"""
+
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stragglers import config, records, trials
+from stragglers.errors import BadInput, about, did_you_mean
+from stragglers.records import Record
+from stragglers.report.statistics import outcome
+
+Document = dict[str, Any]
+Search = dict[str, list[Any]]  # values of each setting, by its path
+Train = Callable[[dict[str, Document]], list[list[Record]]]  # trials of each, by their labels
+
+
+class Unfinished(Exception):
+    """The time is over before all trials are; a later call goes on."""
+
+
+class Trainer:
+    """Trains what is missing of some candidates, and keeps all that it has seen."""
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        out: Path,
+        processes: int | None,
+        deadline: float,
+        together: int | None,
+    ) -> None:
+        self.name, self.count, self.out = name, count, out
+        self.processes, self.deadline, self.together = processes, deadline, together
+        self.found: dict[Path, Record] = {}
+
+    def __call__(self, documents: dict[str, Document]) -> list[list[Record]]:
+        groups = []
+        for label, document in documents.items():
+            jobs = trials.jobs_of({self.name: document}, self.count, self.out)
+            groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
+        every = [job for jobs in groups for job in jobs]
+        if trials.run_missing(every, self.processes, self.deadline, self.together):
+            raise Unfinished
+        self.found |= {job.folder: records.load(job.folder) for job in every}
+        return [[self.found[job.folder] for job in jobs] for jobs in groups]
+
+
+class Candidate(NamedTuple):
+    chosen: dict[str, Any]
+    value: float  # NaN if a trial diverged
+    document: Document
+
+
+class Objective(NamedTuple):
+    name: str
+    weight: float  # of straggler accuracy; the rest is total accuracy's
+
+    def of(self, trials: Sequence[Record]) -> float:
+        values = [
+            self.weight * outcome(trial, "straggler_accuracy")
+            + (1 - self.weight) * outcome(trial, "total_accuracy")
+            for trial in trials
+        ]
+        return float(np.median(values)) if values else math.nan
+
+
+def parsed_objective(text: str) -> Objective:
+    """`straggler`, `total`, `balance` or `balance=0.7`."""
+    name, equals, given = text.partition("=")
+    weights = {"straggler": 1.0, "total": 0.0, "balance": 0.5}
+    if name not in weights:
+        raise BadInput(f"--objective {text!r}; {did_you_mean(name, weights)}")
+    if not equals:
+        return Objective(name, weights[name])
+    try:
+        weight = float(given)
+    except ValueError:
+        weight = math.nan
+    if name != "balance" or not 0 <= weight <= 1:
+        raise BadInput(f"--objective {text!r}, expected balance=WEIGHT with a weight from 0 to 1")
+    return Objective(name, weight)
+
+
+def grids() -> list[str]:
+    """The paper's grids, such as per-domain/feast."""
+    root = resources.files("stragglers") / "grids"
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.toml')}"
+        for folder in root.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    )
+
+
+def read_grid(name: str) -> list[Search]:
+    """A grid of the paper, or one from a file."""
+    if name.endswith(".toml"):
+        source: Any = Path(name)
+    elif name in grids():
+        source = resources.files("stragglers") / "grids" / f"{name}.toml"
+    else:
+        raise BadInput(f"no grid {name!r}; {did_you_mean(name, grids())}, or give a .toml file")
+    try:
+        document = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{name}: not valid TOML ({error})") from None
+    searches = document.get("search")
+    good = isinstance(searches, list) and searches and all(map(_is_search, searches))
+    if set(document) != {"search"} or not good:
+        raise BadInput(f"{name}: expected [[search]] tables of settings with lists of values")
+    return document["search"]
+
+
+def _is_search(given: Any) -> bool:
+    return (
+        isinstance(given, dict)
+        and len(given) > 0
+        and all(isinstance(values, list) and values for values in given.values())
+    )
+
+
+def checked_grid(document: Document, grid: list[Search]) -> list[Search]:
+    """The grid with whole paths; every value is checked before anything is trained."""
+    found = []
+    for search in grid:
+        whole = {config.full_path(document, name): values for name, values in search.items()}
+        for path, values in whole.items():
+            for value in values:
+                with about(f"{path} = {value}"):
+                    config.experiment_from(_with(document, {path: value}))
+        found.append(whole)
+    return found
+
+
+def tune(
+    document: Document, grid: list[Search], objective: Objective, train: Train,
+    proposals: int | None = None,
+) -> tuple[Document, list[list[Candidate]]]:  # fmt: skip
+    """The best document, and all candidates, search by search."""
+    history = []
+    for search in grid:
+        if proposals is None:
+            tried = _everything(document, search, objective, train)
+        else:
+            tried = _proposed(document, search, objective, train, proposals)
+        good = [candidate for candidate in tried if math.isfinite(candidate.value)]
+        if not good:
+            raise BadInput("every candidate diverged; try smaller learning rates in the grid")
+        # The first of equals, in the order of the grid: max keeps it.
+        document = max(good, key=lambda candidate: candidate.value).document
+        history.append(tried)
+    return document, history
+
+
+def combinations(search: Search) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*search.values()):
+        yield dict(zip(search, values, strict=True))
+
+
+def label(chosen: dict[str, Any]) -> str:
+    """kappa=0.5, beta=0.9: the values with the last parts of their paths."""
+    leaves = [path.rsplit(".", 1)[-1] for path in chosen]
+    names = leaves if len(set(leaves)) == len(leaves) else list(chosen)
+    return ", ".join(f"{n}={json.dumps(v)}" for n, v in zip(names, chosen.values(), strict=True))
+
+
+def _everything(
+    document: Document, search: Search, objective: Objective, train: Train
+) -> list[Candidate]:
+    chosen = list(combinations(search))
+    documents = {label(one): _with(document, one) for one in chosen}
+    trained = train(documents)
+    return [
+        Candidate(one, objective.of(found), given)
+        for one, given, found in zip(chosen, documents.values(), trained, strict=True)
+    ]
+
+
+def _proposed(
+    document: Document, search: Search, objective: Objective, train: Train, proposals: int
+) -> list[Candidate]:
+    """Optuna's tree of Parzen estimators with a fixed seed: asked again, it proposes the same."""
+    try:
+        import optuna
+    except ImportError:
+        raise BadInput("--proposals needs Optuna: pip install 'stragglers[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        direction="maximize", sampler=optuna.samplers.TPESampler(seed=document.get("seed", 0))
+    )
+    tried: dict[str, Candidate] = {}
+    for _ in range(proposals):
+        trial = study.ask()
+        chosen = {path: trial.suggest_categorical(path, values) for path, values in search.items()}
+        key = label(chosen)
+        if key not in tried:
+            given = _with(document, chosen)
+            (found,) = train({key: given})
+            tried[key] = Candidate(chosen, objective.of(found), given)
+        value = tried[key].value
+        if math.isfinite(value):
+            study.tell(trial, value)
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    return list(tried.values())
+
+
+def _with(document: Document, chosen: dict[str, Any]) -> Document:
+    return config.override_all(document, [f"{k}={json.dumps(v)}" for k, v in chosen.items()])

@@ -1,0 +1,76 @@
+import pytest
+
+from stragglers import config, settings
+from stragglers.errors import BadInput
+
+DEMO = "glyphs/per-domain"
+
+
+def test_an_argument_stands_for_one_experiment_or_several(tmp_path):
+    one, twice = config.expand([f"{DEMO}/feast"])
+    assert one == {f"{DEMO}/feast": f"{DEMO}/feast"} and twice == []
+    six = {name for name in config.presets() if name.startswith(f"{DEMO}/")}
+    assert set(config.expand([DEMO])[0]) == set(config.expand(["glyphs/"])[0]) == six
+    everything = config.expand(["all"])[0]
+    assert set(everything) == set(config.presets()) - {"fleet"}
+
+
+def test_files_and_folders_of_them_have_safe_names(tmp_path):
+    for name in ("a.toml", "in/b c.toml", "in/..toml", "in/Ä=x.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names, _ = config.expand([str(tmp_path)])
+    assert set(names) == {"a", "in/b-c", "in/-", "in/--x"}
+    assert names["in/b-c"] == str(tmp_path / "in" / "b c.toml")
+    assert config.expand([str(tmp_path / "in" / "b c.toml")])[0] == {"b-c": names["in/b-c"]}
+
+
+def test_what_is_given_twice_is_told(tmp_path):
+    names, twice = config.expand([f"{DEMO}/feast", DEMO])
+    assert len(names) == 6 and twice == [f"{DEMO}/feast"]
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+    with pytest.raises(BadInput, match="share the name 'x'; rename one"):
+        config.expand([str(tmp_path / "a" / "x.toml"), str(tmp_path / "b" / "x.toml")])
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(BadInput, match="no preset 'glypsh'; did you mean 'glyphs'"):
+        config.expand(["glypsh"])
+    with pytest.raises(BadInput, match="no preset '###'; `stragglers list` names them"):
+        config.expand(["###"])
+    for name in ("settings.toml", "run.json"):  # a run is no folder of experiments
+        (tmp_path / name).touch()
+    with pytest.raises(BadInput, match="no .toml file in this folder"):
+        config.expand([str(tmp_path)])
+    assert list(config.expand([str(tmp_path / "settings.toml")])[0]) == ["settings"]
+
+
+def overridden(name, *assignments):
+    return config.experiment_from(config.override_all(config.read(name), assignments))
+
+
+def test_a_new_kind_keeps_what_it_has_use_for():
+    sgd = overridden(f"{DEMO}/fedadam", "server.optimizer=sgd")
+    assert sgd.server == settings.Sgd(learning_rate=0.005)
+    fedavg = overridden(f"{DEMO}/feast", "algorithm.name=fedavg", "ema=0.5")
+    assert fedavg.algorithm == settings.FedAvg(ema=0.5)
+
+
+def test_kinds_come_first_in_any_order():
+    one = ("buffer=10", "concurrency=20", "schedule.kind=buffered")
+    assert overridden(f"{DEMO}/fedavg", *one) == overridden(f"{DEMO}/fedavg", *one[::-1])
+
+
+def test_a_mistake_in_a_file_is_not_dropped_with_a_kind():
+    document = config.read(f"{DEMO}/fedavg")
+    document["schedule"] = {**document["schedule"], "gaol": 3}
+    with pytest.raises(BadInput, match="schedule.gaol"):
+        config.experiment_from(config.override_all(document, ["schedule.kind=over_selected"]))
+
+
+def test_resolved_settings_are_the_experiment():
+    for name in ("fleet", "emnist/per-domain/feast", f"{DEMO}/fedbuff-ema"):
+        experiment = config.experiment_from(config.read(name))
+        assert config.experiment_from(config.resolved(experiment)) == experiment
+        assert "last_batch" in config.resolved(experiment).get("client", "last_batch")

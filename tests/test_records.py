@@ -1,0 +1,225 @@
+import errno
+import os
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from stragglers import config, records
+from stragglers.errors import BadInput
+
+NAME = "glyphs/per-domain/feast"
+
+
+def settings(seed=0, name=NAME, **changes):
+    document = {**config.read(name), **changes, "seed": seed}
+    return config.resolved(config.experiment_from(document))
+
+
+def evaluation(step, **values):
+    return {name: kind(step) for name, kind in records.COLUMNS.items()} | values
+
+
+def written(out, seed=0, points=3, status="finished", **changes):
+    """A run folder, as training leaves it."""
+    chosen = settings(seed, **changes)
+    folder = records.folder_of(out, NAME, chosen)
+    with records.claim(folder):
+        run = records.begin(folder, chosen, {"name": NAME})
+        for step in range(points):
+            records.append(folder, evaluation(step))
+        if status != "running":
+            weights = {"w/dense": np.arange(3, dtype=np.float32)}
+            records.finish(folder, run, weights, {"status": status, "wall_s": 1.5})
+    return folder
+
+
+def test_what_is_written_is_read(tmp_path):
+    record = records.load(written(tmp_path))
+    assert (record.name, record.seed, record.status, record.warnings) == (NAME, 0, "finished", [])
+    assert record.settings == settings() and record.run["wall_s"] == 1.5
+    assert records.settings_hash(record.settings) == record.hash == record.folder.name[:12]
+    assert list(record.curve) == list(records.COLUMNS)
+    assert record.curve["updates"].tolist() == [0, 1, 2] and record.curve["updates"].dtype == int
+    assert record.curve["time_s"].dtype == float
+
+
+def test_the_weights_carry_their_origin(tmp_path):
+    from safetensors import safe_open
+
+    folder = written(tmp_path, seed=7)
+    with safe_open(folder / "model.safetensors", "numpy") as file:
+        assert file.metadata() == {"name": NAME, "hash": folder.name[:12], "seed": "7"}
+        assert file.get_tensor("w/dense").tolist() == [0, 1, 2]
+
+
+def test_it_can_be_read_while_it_is_written(tmp_path):
+    chosen = settings()
+    folder = records.folder_of(tmp_path, NAME, chosen)
+    with records.claim(folder):
+        records.begin(folder, chosen, {"name": NAME})
+        assert records.load(folder).curve["step"].tolist() == []
+        records.append(folder, evaluation(4))
+        (record,) = records.find([tmp_path])
+        assert record.status == "running" and record.curve["step"].tolist() == [4]
+        assert not records.is_over(folder)
+
+
+def test_numbers_that_are_not_finite_come_back_as_nan(tmp_path):
+    folder = written(tmp_path, points=1, status="running")
+    records.append(folder, evaluation(1, straggler_accuracy=np.nan, total_loss=float("inf")))
+    assert b"null" in (folder / "curve.jsonl").read_bytes()
+    record = records.load(folder)
+    assert record.warnings == []
+    assert np.isnan(record.curve["straggler_accuracy"]).tolist() == [False, True]
+    assert np.isnan(record.curve["total_loss"]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("cut", [1, 7, 100])
+def test_a_curve_cut_in_mid_line_loses_that_line(tmp_path, cut):
+    curve = written(tmp_path) / "curve.jsonl"
+    curve.write_bytes(curve.read_bytes()[: -1 - cut])
+    record = records.load(curve.parent)
+    assert record.curve["step"].tolist() == [0, 1]
+    (warning,) = record.warnings
+    assert str(curve) in warning and "1 of 3 lines" in warning
+
+
+def test_a_line_spoilt_in_the_middle_loses_that_line(tmp_path):
+    curve = written(tmp_path) / "curve.jsonl"
+    first, _, last = curve.read_bytes().splitlines(keepends=True)
+    curve.write_bytes(first + b"\xff\x00 {}\n" + last)
+    record = records.load(curve.parent)
+    assert record.curve["step"].tolist() == [0, 2] and len(record.warnings) == 1
+
+
+SPOILT = {
+    "{": "no run's",
+    "[]": "no run's",
+    '{"format": 1, "name": 3}': "no run's",
+    '{"format": 2}': "format 2, this version reads 1",
+    "{}": "format None",
+}
+
+
+@pytest.mark.parametrize("text", SPOILT)
+def test_a_spoilt_run_is_named(tmp_path, text):
+    folder = written(tmp_path)
+    (folder / "run.json").write_text(text)
+    for read in (records.load, records.is_over, lambda folder: records.find([folder])):
+        with pytest.raises(BadInput, match=re.escape(SPOILT[text])) as error:
+            read(folder)
+        assert str(folder / "run.json") in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["settings.toml", "curve.jsonl"])
+def test_a_missing_part_is_named(tmp_path, name):
+    folder = written(tmp_path)
+    (folder / name).unlink()
+    with pytest.raises(BadInput, match=f"{name}: cannot be read"):
+        records.load(folder)
+
+
+def test_folders_that_are_no_runs_are_named(tmp_path):
+    with pytest.raises(BadInput, match="not a run"):
+        records.load(tmp_path)
+    with pytest.raises(BadInput, match=f"{tmp_path}: no runs in it"):
+        records.find([tmp_path])
+    with pytest.raises(BadInput, match="absent: no such folder"):
+        records.find([tmp_path / "absent"])
+
+
+def test_runs_are_found_in_one_order_each_once(tmp_path):
+    folders = [written(tmp_path, seed) for seed in (10, 2, 0)]
+    other = written(tmp_path, seed=1, updates=2_000)
+    found = [record.folder for record in records.find([folders[0], tmp_path, tmp_path / "glyphs"])]
+    assert sorted(found) == sorted([*folders, other])
+    keys = [(record.hash, record.seed) for record in records.find([tmp_path])]
+    assert keys == sorted(keys)
+
+
+def test_a_thousand_runs_are_read_in_a_moment(tmp_path):
+    folder = written(tmp_path / "one", points=100)
+    files = [path for path in folder.iterdir() if path.suffix in (".json", ".jsonl", ".toml")]
+    contents = {path.name: path.read_bytes() for path in files}
+    for seed in range(1_000):
+        (tmp_path / "many" / f"{seed}").mkdir(parents=True)
+        for name, content in contents.items():
+            (tmp_path / "many" / f"{seed}" / name).write_bytes(content)
+    began = time.perf_counter()
+    assert len(records.find([tmp_path / "many"])) == 1_000
+    assert time.perf_counter() - began < 3
+
+
+def test_the_hash_is_of_what_changes_a_result(tmp_path):
+    same = records.settings_hash(settings())
+    assert records.settings_hash(settings(seed=5)) == same
+    assert records.settings_hash(settings(readings={"literal": {"updates": 3}})) == same
+    assert records.settings_hash(settings(updates=2_399)) != same
+    assert records.settings_hash(settings(threads=2)) != same
+    assert records.settings_hash(dict(reversed(settings().items()))) == same
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_the_hash_is_the_same_in_every_process(hash_seed):
+    code = f"""if True:
+        from stragglers import config, records
+        experiment = config.experiment_from(config.read({NAME!r}))
+        print(records.settings_hash(config.resolved(experiment)))
+    """
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == records.settings_hash(settings())
+
+
+def test_two_runs_cannot_claim_one_folder(tmp_path):
+    with records.claim(tmp_path):
+        with pytest.raises(BadInput, match="another process is writing"), records.claim(tmp_path):
+            pass
+        code = "from pathlib import Path; from stragglers import records\n"
+        code += f"with records.claim(Path({str(tmp_path)!r})): pass"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert other.returncode == 1 and "another process is writing" in other.stderr
+    with records.claim(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("when", ["begin", "append", "finish"])
+def test_a_full_disk_is_one_line_and_what_was_there_stays(tmp_path, monkeypatch, when):
+    chosen = settings()
+    folder = records.folder_of(tmp_path, NAME, chosen)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with records.claim(folder):
+        run = records.begin(folder, chosen, {"name": NAME})
+        records.append(folder, evaluation(0))
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(BadInput, match="No space left on device"):
+            match when:
+                case "begin":
+                    records.begin(folder, chosen, {"name": "another"})
+                case "append":
+                    records.append(folder, evaluation(1))
+                case "finish":
+                    records.finish(folder, run, {}, {"status": "finished"})
+    after = {path: path.read_bytes() for path in folder.iterdir()}
+    assert after.keys() == before.keys()
+    assert all(after[path].startswith(before[path]) for path in before)
+    assert records.load(folder).status == "running"
+
+
+def test_starting_again_leaves_nothing_of_the_attempt_before(tmp_path):
+    folder = written(tmp_path, status="running", points=2)
+    (folder / ".unfinished-abc.json").write_text("{")
+    written(tmp_path, points=1)
+    assert records.load(folder).curve["step"].tolist() == [0]
+    names = {"curve.jsonl", "lock", "model.safetensors", "run.json", "settings.toml"}
+    assert {path.name for path in folder.iterdir()} == names

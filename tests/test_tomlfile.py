@@ -1,0 +1,58 @@
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stragglers import config, tomlfile
+from stragglers.settings import Experiment
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+)
+
+
+def without_none(value):
+    if isinstance(value, dict):
+        return {key: without_none(inside) for key, inside in value.items() if inside is not None}
+    return [without_none(inside) for inside in value] if isinstance(value, list) else value
+
+
+def no_none_in_lists(value):
+    if isinstance(value, dict):
+        return all(map(no_none_in_lists, value.values()))
+    return not isinstance(value, list) or all(
+        inside is not None and no_none_in_lists(inside) for inside in value
+    )
+
+
+@given(st.dictionaries(TEXT, VALUES.filter(no_none_in_lists), max_size=5))
+def test_what_is_written_reads_back(document):
+    assert tomllib.loads(tomlfile.dumps(document)) == without_none(document)
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_every_string_reads_back_to_its_last_character(text):
+    assert tomllib.loads(tomlfile.dumps({text: text})) == {text: text}
+
+
+@pytest.mark.parametrize("name", config.presets())
+def test_every_preset_reads_back_as_the_same_experiment(name):
+    experiment = config.experiment_from(config.read(name))
+    text = tomlfile.dumps(config.resolved(experiment))
+    again = config.experiment_from(tomllib.loads(text))
+    assert isinstance(again, Experiment) and again == experiment
+
+
+def test_it_is_laid_out_for_people():
+    document = {"a": 1, "c": {"d": {"e": True}}, "b": [1.5, {"x": "y"}], "empty": {}}
+    assert tomlfile.dumps(document) == (
+        'a = 1\nb = [1.5, { x = "y" }]\n\n[c.d]\ne = true\n\n[empty]\n'
+    )
+
+
+def test_what_toml_has_no_word_for_is_refused():
+    with pytest.raises(TypeError, match="no place in TOML"):
+        tomlfile.dumps({"a": object()})

@@ -1,0 +1,190 @@
+import math
+
+import numpy as np
+import pytest
+
+from stragglers import config, records, tune
+from stragglers.errors import BadInput
+from stragglers.tune import Objective
+from tests.test_cli import refused, run
+
+FEAST = "glyphs/per-domain/feast"
+STRAGGLER = tune.parsed_objective("straggler")
+
+
+def accuracy(settings):
+    """What a candidate reaches here: best at kappa 0.2 and, with it, at a learning rate of 0.01."""
+    rate, kappa = settings["server"]["learning_rate"], settings["algorithm"]["kappa"]
+    return 0.9 - abs(kappa - 0.2) - abs(math.log10(rate / 0.01)) / 10
+
+
+def write_run(folder, settings, straggler, status="finished"):
+    with records.claim(folder):
+        begun = records.begin(folder, settings, {"name": FEAST})
+        values = {name: kind(1) for name, kind in records.COLUMNS.items()}
+        values |= {"straggler_accuracy": straggler, "total_accuracy": 1 - straggler}
+        records.append(folder, values)
+        records.finish(folder, begun, {"w/a": np.zeros(1)}, {"status": status})
+    return records.load(folder)
+
+
+class Fake:
+    """Trains nothing: writes what `accuracy` says, and counts how often."""
+
+    def __init__(self, folder, diverges=lambda settings: False):
+        self.folder, self.diverges, self.asked = folder, diverges, []
+
+    def __call__(self, documents):
+        found = []
+        for document in documents.values():
+            settings = config.resolved(config.experiment_from(document))
+            self.asked.append(settings)
+            folder = records.folder_of(self.folder, FEAST, settings)
+            status = "diverged" if self.diverges(settings) else "finished"
+            found.append([write_run(folder, settings, accuracy(settings), status)])
+        return found
+
+
+TWO = [{"algorithm.kappa": [0.0, 0.2, 0.5]}, {"server.learning_rate": [0.001, 0.01, 0.1]}]
+
+
+def test_searches_follow_one_another(tmp_path):
+    train = Fake(tmp_path)
+    best, (first, second) = tune.tune(config.read(FEAST), TWO, STRAGGLER, train)
+    assert (best["algorithm"]["kappa"], best["server"]["learning_rate"]) == (0.2, 0.01)
+    assert len(train.asked) == 3 + 3  # not nine
+    assert {c.document["algorithm"]["kappa"] for c in second} == {0.2}
+    assert [c.chosen["algorithm.kappa"] for c in first] == [0.0, 0.2, 0.5]
+
+
+def test_one_search_over_two_settings_is_all_combinations(tmp_path):
+    train = Fake(tmp_path)
+    tune.tune(config.read(FEAST), [TWO[0] | TWO[1]], STRAGGLER, train)
+    assert len(train.asked) == 9
+
+
+def test_the_objective_decides(tmp_path):
+    best, _ = tune.tune(config.read(FEAST), TWO[:1], tune.parsed_objective("total"), Fake(tmp_path))
+    assert best["algorithm"]["kappa"] == 0.5  # total accuracy falls where the other rises here
+    (trial,) = Fake(tmp_path / "b")({"": config.read(FEAST)})[0]
+    assert Objective("balance", 0.25).of([trial]) == pytest.approx(
+        0.25 * accuracy(trial.settings) + 0.75 * (1 - accuracy(trial.settings))
+    )
+
+
+def test_a_candidate_that_diverged_is_never_chosen(tmp_path):
+    best_diverges = Fake(tmp_path, lambda settings: settings["algorithm"]["kappa"] == 0.2)
+    best, (tried,) = tune.tune(config.read(FEAST), TWO[:1], STRAGGLER, best_diverges)
+    assert best["algorithm"]["kappa"] == 0.0 and math.isnan(tried[1].value)
+    with pytest.raises(BadInput, match="every candidate diverged"):
+        tune.tune(config.read(FEAST), TWO, STRAGGLER, Fake(tmp_path / "b", lambda settings: True))
+
+
+def test_optuna_proposes_from_the_same_values_and_repeats_itself(tmp_path):
+    grid = [TWO[0] | TWO[1]]
+    asked = []
+    for name in "ab":
+        train = Fake(tmp_path / name, lambda settings: settings["algorithm"]["kappa"] == 0.5)
+        best, (tried,) = tune.tune(config.read(FEAST), grid, STRAGGLER, train, proposals=12)
+        asked.append([settings["algorithm"] for settings in train.asked])
+        assert len(train.asked) == len(tried) <= 9
+        assert best["algorithm"]["kappa"] != 0.5
+    assert asked[0] == asked[1]
+
+
+PUBLISHED = [n for n in config.presets() if n.partition("/")[2] in tune.grids()]
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if not name.startswith("glyphs")])
+def test_tuned_values_were_scanned(name):
+    """Every published row lies on its grid, but for the one that the paper contradicts."""
+    document = config.read(name)
+    grid = name.partition("/")[2]
+    for search in tune.checked_grid(document, tune.read_grid(grid)):
+        for path, values in search.items():
+            section, key = path.split(".")
+            if (name.split("/")[0], path) == ("stackoverflow", "schedule.late_rounds"):
+                assert document[section][key] == 100 and 100 not in values
+            else:
+                assert document[section].get(key, 0.0) in values, (path, values)
+
+
+def test_the_papers_grids_are_as_large_as_it_says():
+    sizes = {name: [len(list(tune.combinations(s))) for s in tune.read_grid(name)]
+             for name in tune.grids()}  # fmt: skip
+    for latency, rates in (("per-example", 6), ("per-domain", 5)):
+        assert sizes[f"{latency}/fedbuff"] == [rates**2, 4 * 3]
+        assert sizes[f"{latency}/fedbuff-ema"] == [4]
+        assert sizes[f"{latency}/fedbuff-kd"] == sizes[f"{latency}/fedbuff-l2"] == [7]
+        assert sizes[f"{latency}/fare-dust"] == [9 * 6 * 7]
+        assert sizes[f"{latency}/feast"] == [7 * 5 * 6]
+    assert len(sizes) == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("search = 1", "expected [[search]] tables"),
+        ("[[search]]", "expected [[search]] tables"),
+        ("[[search]]\nkappa = 0.5", "expected [[search]] tables"),
+        ("[[search]]\nkappa = []", "expected [[search]] tables"),
+        ("[[search]]\nkapa = [0.5]", "did you mean"),
+        ("[[search]]\nkappa = [0.5, 2.0]", "algorithm.kappa = 2.0"),
+        ("[[search]\n", "not valid TOML"),
+    ],
+)
+def test_bad_grids_are_one_line_before_any_training(capsys, tmp_path, monkeypatch, text, why):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text(text)
+    assert why in refused(capsys, "tune", FEAST, "--grid", "grid.toml")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--objective", "stragler"], "did you mean 'straggler'?"),
+        (["--objective", "balance=2"], "a weight from 0 to 1"),
+        (["--objective", "total=0.5"], "expected balance=WEIGHT"),
+        (["--proposals", "0"], "proposals=0, expected at least 1"),
+        (["--trials", "0"], "trials=0, expected at least 1"),
+        (["--grid", "per-domain/fest"], "did you mean 'per-domain/feast'?"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, arguments, why):
+    monkeypatch.chdir(tmp_path)
+    assert why in refused(capsys, "tune", FEAST, *arguments)
+
+
+def test_presets_without_a_grid_and_several_at_once_are_refused(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "no grid 'per-domain/fedavg'" in refused(capsys, "tune", "glyphs/per-domain/fedavg")
+    assert "one is tuned at a time" in refused(capsys, "tune", "glyphs")
+
+
+def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, monkeypatch):
+    """The first time it runs out of time; the second time it finds what is there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text("[[search]]\nkappa = [0.0, 0.2]\n[[search]]\n"
+                                        '"server.learning_rate" = [0.01, 0.1]\n')  # fmt: skip
+    trained = []
+
+    def run_missing(jobs, processes, deadline):
+        wanted = [job for job in jobs if not records.is_over(job.folder)]
+        for job in wanted[: 1 if not trained else None]:
+            settings = config.resolved(job.experiment)
+            write_run(job.folder, settings, accuracy(settings))
+            trained.append(job.label)
+        return [job for job in jobs if not records.is_over(job.folder)]
+
+    monkeypatch.setattr("stragglers.trials.run_missing", run_missing)
+    arguments = ("tune", FEAST, "--grid", "grid.toml", "--trials", "2", "--out", "out")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "goes on with what is left" in out and len(trained) == 1
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "the best of 2" in out and len(trained) == len(set(trained)) == 2 * 4
+    tuned = config.read(str(tmp_path / "out" / FEAST / "tuned.toml"))
+    assert (tuned["algorithm"]["kappa"], tuned["server"]["learning_rate"]) == (0.2, 0.01)
+    page = (tmp_path / "out" / FEAST / "tune.html").read_text()
+    assert "4 experiments, 8 trials" in page
+    assert run(capsys, *arguments)[1] == out and len(trained) == 8

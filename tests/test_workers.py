@@ -1,0 +1,54 @@
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from stragglers import config, records, tomlfile
+from stragglers.workers import too_slow
+
+
+def test_a_pace_is_believed_after_a_while():
+    assert not too_slow([(0.0, 0.1)], deadline=1.0)
+    assert not too_slow([(0.0, 0.1), (9.0, 0.11)], deadline=10.0)  # too early to tell
+    assert too_slow([(0.0, 0.1), (11.0, 0.2)], deadline=20.0)  # 88 s to go, 9 left
+    assert not too_slow([(0.0, 0.1), (11.0, 0.6)], deadline=20.0)  # 9 s to go, 9 left
+
+
+def test_what_is_over_time_is_given_up_unless_it_is_done():
+    assert too_slow([(0.0, 0.1), (5.0, 0.9)], deadline=4.0)
+    assert not too_slow([(0.0, 0.1), (5.0, 1.0)], deadline=4.0)
+    assert not too_slow([(0.0, 0.1), (50.0, 0.1)], deadline=float("inf"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_what_is_interrupted_can_be_run_again(tmp_path, how):
+    """Ctrl-C reaches the whole group, a kill the parent alone; nobody is left behind."""
+    document = config.read("glyphs/per-domain/fedadam")
+    document |= {"task": {"name": "glyphs", "writers": 30}}
+    (tmp_path / "mine").mkdir()
+    for name, updates in (("endless", 10**6), ("short", 40)):
+        text = tomlfile.dumps({**document, "updates": updates, "evaluations": 2})
+        (tmp_path / "mine" / f"{name}.toml").write_text(text)
+    command = [sys.executable, "-m", "stragglers.cli", "run", str(tmp_path / "mine")]
+    command += ["--processes", "2", "--out", str(tmp_path / "runs")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as parent:
+        assert parent.stderr and parent.stderr.readline().startswith("short 1/1: straggler")
+        if how == "SIGINT":
+            os.killpg(parent.pid, signal.SIGINT)
+        else:
+            parent.kill()
+        _, err = parent.communicate(timeout=60)
+    assert parent.returncode == (130 if how == "SIGINT" else -signal.SIGKILL)
+    assert "Traceback" not in err and (err == "stragglers: interrupted\n" or how == "SIGKILL")
+
+    short, endless = (next((tmp_path / "runs" / name).iterdir()) for name in ("short", "endless"))
+    with open(endless / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits until its writer is gone
+    assert records.is_over(short) and not records.is_over(endless)
+    assert records.load(endless).status == "running"

@@ -13,8 +13,8 @@ SRC = TESTS.parent / "src" / "stragglers"
 ORDER = [
     "__init__", "errors", "device", "csvfile", "draws", "distributions", "partition", "population",
     "data", "handwriting", "latency", "schedule", "rows", "lanes", "weights", "shuffle", "trees",
-    "memory", "models", "tasks", "algorithms", "client", "metrics", "engine", "simulate", "interpret",
-    "checkpoint", "records", "plan", "report", "settings", "config", "build", "run", "trials",
+    "memory", "models", "tasks", "algorithms", "client", "metrics", "engine", "simulate",
+    "interpret", "checkpoint", "records", "plan", "report", "settings", "config", "build", "run", "trials",
     "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {*ORDER[: ORDER.index("trees")], "plan", "settings", "config", "build"}

@@ -170,11 +170,12 @@ def _reason(error: Any) -> str:
 class _StaySecure(urllib.request.HTTPRedirectHandler):
     """Follows no redirection from https to anything else."""
 
-    def redirect_request(self, req: Any, *args: Any) -> urllib.request.Request | None:
-        target = args[-1]
-        if req.full_url.startswith("https:") and not target.startswith("https:"):
-            raise BadInput(f"{req.full_url}: sent on to {target}, which is not secure")
-        return super().redirect_request(req, *args)
+    def redirect_request(  # the names are those of the method that it replaces
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise BadInput(f"{req.full_url}: sent on to {newurl}, which is not secure")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 @contextlib.contextmanager

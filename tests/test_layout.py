@@ -14,8 +14,8 @@ ORDER = [
     "__init__", "errors", "device", "csvfile", "draws", "distributions", "partition", "population",
     "data", "handwriting", "latency", "schedule", "rows", "lanes", "weights", "shuffle", "trees",
     "memory", "models", "tasks", "algorithms", "client", "metrics", "engine", "simulate",
-    "interpret", "checkpoint", "records", "plan", "report", "settings", "config", "build", "run", "trials",
-    "cli",
+    "interpret", "checkpoint", "records", "plan", "report", "settings", "config", "build", "run",
+    "trials", "describe", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {*ORDER[: ORDER.index("trees")], "plan", "settings", "config", "build"}
 JAX = {"jax", "jaxlib", "optax"}  # optax imports jax

@@ -12,10 +12,10 @@ SRC = TESTS.parent / "src" / "stragglers"
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
     "__init__", "errors", "device", "csvfile", "draws", "distributions", "partition", "population",
-    "handwriting", "latency", "schedule", "rows", "lanes", "weights", "shuffle", "trees", "memory",
-    "models", "tasks", "algorithms", "client", "metrics", "engine", "simulate", "interpret",
-    "checkpoint", "records", "plan", "report", "settings", "config", "build", "run", "trials",
-    "cli",
+    "data", "handwriting", "latency", "schedule", "rows", "lanes", "weights", "shuffle", "trees",
+    "memory", "models", "tasks", "algorithms", "client", "metrics", "engine", "simulate",
+    "interpret", "checkpoint", "records", "plan", "report", "settings", "config", "build", "run",
+    "trials", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {*ORDER[: ORDER.index("trees")], "plan", "settings", "config", "build"}
 JAX = {"jax", "jaxlib", "optax"}  # optax imports jax

@@ -74,7 +74,9 @@ def _from_hdf5(path: Path, fields: Collection[str] | None) -> Iterator[tuple[str
                 raise BadInput(f"{path}: no group 'examples' with a group for each client in it")
             for client in sorted(group):
                 yield client, _hdf5_client(path, client, group[client], fields)
-    except (OSError, RuntimeError, KeyError) as error:
+    except BadInput:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # as h5py has them
         why = str(error).splitlines()[0]
         raise BadInput(f"{path}: cannot be read as HDF5 ({why}); fetch it again") from None
 

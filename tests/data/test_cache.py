@@ -134,14 +134,15 @@ def test_large_arrays_are_sampled(source, folder, monkeypatch):
     (place,) = of(folder)
     content = bytearray((place / "x.npy").read_bytes())
     key = cache.key_of([source], SETTINGS)
-    noticed, header = 0, 128
-    for at in range(header, len(content), 16):
+    noticed = []
+    for at in range(128, len(content), 16):  # behind the header
         content[at] ^= 1
         (place / "x.npy").write_bytes(content)
         assert cache.load(place, key, thorough=True) is None
-        noticed += cache.load(place, key) is None
+        noticed.append(cache.load(place, key) is None)
         content[at] ^= 1
-    assert noticed == cache.SAMPLED - 1  # and the first block, which is in the header
+    assert noticed[-1]
+    assert cache.SAMPLED / 2 < sum(noticed) < cache.SAMPLED
 
 
 def test_failure_leaves_nothing(source, folder):

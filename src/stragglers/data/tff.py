@@ -117,9 +117,10 @@ def _from_sqlite(
             examples = [_example(path, client, blob, wanted) for _, blob in rows]
             count = len(examples) if expected is None else expected.get(client, 0)
             if client in seen or count != len(examples):
+                most = "all" if client in seen else count
                 raise BadInput(
                     f"{path}: {len(examples)} examples of client {client!r} side by side, expected "
-                    f"{'all' if client in seen else count}; fetch it again, or if the file is whole run "
+                    f"{most}; fetch it again, or if the file is whole run "
                     "CREATE INDEX by_client ON examples (split_name, client_id)"
                 )
             seen.add(client)

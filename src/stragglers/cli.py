@@ -149,6 +149,32 @@ def run(options: argparse.Namespace) -> None:
     print(f"results: {folder / 'results.json'}\npicture: {folder / 'accuracy.png'}")
 
 
+def data(options: argparse.Namespace) -> None:
+    """Prints what a task's data is; fetches it first if asked to."""
+    from stragglers import describe
+
+    picture = checked_path(options.figure) if options.figure else None
+    place = describe.folder(options.task, options.path)
+    if options.download:
+        describe.fetch(options.task, place, options.file)
+    elif options.file:
+        raise BadInput(f"--file {options.file} says what to fetch; add --download")
+    task = describe.open_task(options.task, place, options.set)
+    summary = describe.summarise(task)
+    if picture:
+        from stragglers.report import figures, samples
+
+        figures.save(samples.figure(task), picture)
+    if options.json:
+        print(_json(summary))
+        return
+    from stragglers.report import inventory
+
+    inventory.print_data(summary)
+    if picture:
+        print(f"picture: {picture}")
+
+
 def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """A preset with everything that was asked for on the command line."""
     document = config.read(name)
@@ -204,16 +230,25 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--processes", type=int, help="trials at once, default: what fits")
     running.add_argument("--out", default="runs", metavar="DIR", help="for results, default runs")
     running.set_defaults(run=run)
-    for command in (planning, running):
+
+    looking = commands.add_parser("data", help="what a task's data is, and where to get it")
+    looking.add_argument("task", metavar="TASK", help="emnist, cifar100, stackoverflow or glyphs")
+    looking.add_argument("--path", metavar="DIR", help="its files, default: $STRAGGLERS_DATA")
+    looking.add_argument("--download", action="store_true", help="fetches what is not there yet")
+    looking.add_argument("--file", metavar="NAME", help="which of the public files to fetch")
+    looking.add_argument("--figure", metavar="FILE", help="draws some of it: .png, .pdf or .svg")
+    looking.set_defaults(run=data)
+    for command in (planning, running, looking):
         command.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
         )
+    for command in (planning, running):
         command.add_argument("--seed", help="of clients, latencies and weights, default 0")
         command.add_argument("--reading", help="another reading of the paper: literal")
 
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, running, listing):
+    for command in (planning, running, looking, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 
@@ -240,6 +275,9 @@ class _OneLineParser(argparse.ArgumentParser):
                 "--processes",
                 "--out",
                 "--reading",
+                "--path",
+                "--download",
+                "--file",
                 "--help",
             ]
             raise BadInput(_unknown(unknown[0], flags))

@@ -3,7 +3,6 @@
 checksums.json   SHA-256 of the files whose publisher gives none, as they were first seen
 """
 
-import os
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from typing import IO
 
 import msgspec
 
-from stragglers.data.fetch import CHUNK, digest, fetch, sync_folder
+from stragglers.data.disk import replacing, sync
+from stragglers.data.fetch import CHUNK, digest, fetch
 from stragglers.data.sources import Source
 from stragglers.errors import BadInput
 
@@ -64,9 +64,8 @@ def _worth(path: Path, found: str, source: Source | None) -> str:
     if _recorded(path):
         return f"its SHA-256 is the one in {CHECKSUMS}"
     records = _records(path.parent) | {path.name: found}
-    part = path.with_name(f"{CHECKSUMS}.part")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(records)) + b"\n")
-    os.replace(part, path.with_name(CHECKSUMS))
+    with replacing(path.with_name(CHECKSUMS)) as part:
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(records)) + b"\n")
     return f"its SHA-256 is now in {CHECKSUMS}; none is published"
 
 
@@ -104,13 +103,7 @@ def unpack(archive: Path, names: tuple[str, ...]) -> list[Path]:
 
 def _unpack_one(member: IO[bytes] | None, path: Path) -> None:
     assert member is not None  # a regular file
-    part = path.with_name(f"{path.name}.part")
-    try:
+    with replacing(path) as part:
         with part.open("wb") as file:
             shutil.copyfileobj(member, file, CHUNK)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    sync_folder(path.parent)
+        sync(part)

@@ -10,6 +10,7 @@ package opens a connection.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import http.client
 import os
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from stragglers.data.disk import sync
 from stragglers.errors import BadInput
 
 TIMEOUT_S = 30.0
@@ -48,7 +50,7 @@ def fetch(url: str, path: Path, expected: str | None) -> str:
                 "and if that does not help the file has changed at its source"
             )
         os.replace(part, path)
-    sync_folder(path.parent)
+    sync(path.parent)
     return found
 
 
@@ -57,16 +59,6 @@ def digest(path: Path, like: str | None) -> str:
     kind = like.split(":")[0] if like else "sha256"
     with path.open("rb") as file:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
-
-
-def sync_folder(folder: Path) -> None:
-    """Has the names in a folder survive a power cut, where a folder can be opened."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _receive(url: str, file: IO[bytes], version: Path, progress: Progress) -> None:
@@ -187,13 +179,9 @@ def _exclusive(part: Path) -> Iterator[IO[bytes]]:
         raise BadInput(f"{part}: cannot be written ({error.strerror})") from None
     with file:
         try:
-            import fcntl
-
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BadInput(f"{part}: another process is fetching it; wait for it") from None
-        except ImportError:  # not on Windows
-            pass
         yield file
 
 

@@ -4,6 +4,7 @@ Every checksum here was published by those who serve the file or by the library 
 says where. A file without one has its SHA-256 recorded when it is first fetched (download.py).
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from stragglers.errors import BadInput, did_you_mean
@@ -97,5 +98,23 @@ def choose(task: str, name: str | None) -> tuple[Source, ...]:
     if name is None:
         return SOURCES[task][0]
     if name not in choices:
-        raise BadInput(f"--download {name!r} for {task}: {did_you_mean(name, choices)}")
+        raise BadInput(f"--file {name!r} for {task}: {did_you_mean(name, choices)}")
     return choices[name]
+
+
+def guide(task: str, why: str, layouts: Iterable[str]) -> BadInput:
+    """Which files there are to get, from whom, and where to put them; the first line says why."""
+    lines = [f"{task}: {why}", "Put the files of one of these into a folder DIR:"]
+    for choice in SOURCES[task]:
+        lines.append("")
+        for source in choice:
+            lines += [f"  {source.url}", f"    {source.about}"]
+            if source.unpacks:
+                lines.append(f"    unpack {' and '.join(source.unpacks)}")
+    lines += [
+        "",
+        f"Then `stragglers data {task} --path DIR` shows what is in them. With --download it",
+        "fetches the first of these itself, with --file NAME another one. All that it reads:",
+        *(f"  {layout}" for layout in layouts),
+    ]
+    return BadInput("\n".join(lines))

@@ -1,4 +1,4 @@
-"""CIFAR-100 as its authors publish it: binary records or Python pickles, unpacked or in the archive.
+"""CIFAR-100 as its authors publish it: binary records or pickles, unpacked or in their archive.
 
     train.bin, test.bin   records of 1 + 1 + 3072 bytes: coarse label, fine label, R, G and B planes
     train, test           pickled dicts: data [n, 3072], fine_labels, coarse_labels
@@ -40,11 +40,18 @@ def read(path: Path, name: str) -> Labelled:
     if path.name.endswith(".gz"):
         content, where = archive.members(path, [name])[name], f"{path}: {name}"
     else:
-        content, where = path.read_bytes(), str(path)
+        content, where = _content(path), str(path)
     planes, fine, coarse = (records if name.endswith(".bin") else unpickled)(content, where)
     check_labels(fine, coarse, where)
     images = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return Labelled(np.ascontiguousarray(images), fine.astype(np.int32))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def records(content: bytes, where: str) -> tuple[NDArray, NDArray, NDArray]:

@@ -58,7 +58,12 @@ CIFAR100 = Kind(
             Layout(name, train, test, read, partitioned=False)
             for name, train, test, read in [
                 ("binary files", "train.bin", "test.bin", _BINARY),
-                ("binary files", "cifar-100-binary/train.bin", "cifar-100-binary/test.bin", _BINARY),
+                (
+                    "binary files",
+                    "cifar-100-binary/train.bin",
+                    "cifar-100-binary/test.bin",
+                    _BINARY,
+                ),
                 ("pickles", "train", "test", _PICKLES),
                 ("pickles", "cifar-100-python/train", "cifar-100-python/test", _PICKLES),
                 ("the binary archive", "cifar-100-binary.tar.gz", None, _BINARY),

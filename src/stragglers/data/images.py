@@ -116,9 +116,8 @@ def read(kind: Kind, found: Found) -> Images:
     return Images(train.x, train.y, train.offsets, test.x, test.y, test_client)
 
 
-def origin(kind: Kind, found: Found, images: Images) -> str:
+def origin(kind: Kind, found: Found, images: Images, clients: int) -> str:
     """What the data is, and whether it has the published counts."""
-    clients = len(images.offsets) - 1 if found.layout.partitioned else kind.published[0]
     counts = (clients, len(images.y), len(images.test_y))
     what = f"{kind.name} from {found.layout.name}{found.layout.note}: "
     if counts == kind.published:

@@ -34,7 +34,10 @@ class _User(Struct):
 def clients(paths: Sequence[Path]) -> Iterator[tuple[str, dict[str, NDArray]]]:
     """The writers of a split's files with their `pixels` [n, 28, 28] and `label` [n]."""
     for path in paths:
-        content = _decoded(path, path.read_bytes(), _File, "LEAF's JSON")
+        try:
+            content = _decoded(path, path.read_bytes(), _File, "LEAF's JSON")
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
         if len(content.users) != len(content.num_samples):
             raise BadInput(
                 f"{path}: {len(content.users)} users and {len(content.num_samples)} num_samples, "

@@ -59,7 +59,9 @@ def _rows(path: Path) -> Iterator[tuple[Any, str, int]]:
         import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise BadInput(f"{path}: reading it needs pyarrow: pip install 'stragglers[data]'") from None
+        raise BadInput(
+            f"{path}: reading it needs pyarrow: pip install 'stragglers[data]'"
+        ) from None
     try:
         with ParquetFile(path) as file:
             if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:

@@ -165,12 +165,12 @@ def data(options: argparse.Namespace) -> None:
         describe.fetch(options.task, place, options.file)
     elif options.file:
         raise BadInput(f"--file {options.file} says what to fetch; add --download")
-    task = describe.open_task(options.task, place, options.set)
-    summary = describe.summarise(task)
+    opened = describe.opened(options.task, place, options.set)
+    summary = describe.summarise(opened)
     if picture:
         from stragglers.report import figures, samples
 
-        figures.save(samples.figure(task), picture)
+        figures.save(samples.figure(opened.task), picture)
     if options.json:
         print(_json(summary))
         return

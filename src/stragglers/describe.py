@@ -1,7 +1,7 @@
 """What a task's data is: whose it is, how it is split, and how it compares with what was published.
 
-    sizes are training examples of a client after the split: standard clients have lost the
-    straggler classes; test examples are of a straggler class, or not
+sizes are training examples of a client after the split: standard clients have lost the
+straggler classes; test examples are of a straggler class, or not
 """
 
 import importlib.util
@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,8 +63,13 @@ def fetch(name: str, place: Path | None, file: str | None) -> None:
         print(line, file=sys.stderr)
 
 
-def open_task(name: str, place: Path | None, assignments: Sequence[str]) -> Task:
-    """The task with its data; if that is not there, which files to get and from whom."""
+class Opened(NamedTuple):
+    task: Task
+    files: Sequence[Path]  # that it was read from
+
+
+def opened(name: str, place: Path | None, assignments: Sequence[str]) -> Opened:
+    """A task with its data; if that is not there, which files to get and from whom."""
     document = config.read(next(row for row in config.presets() if row.startswith(f"{name}/")))
     for assignment in assignments:
         path = config.full_path(document, assignment.partition("=")[0].strip())
@@ -72,7 +77,13 @@ def open_task(name: str, place: Path | None, assignments: Sequence[str]) -> Task
             raise BadInput(f"--set {path}: data depends on settings of the task alone")
         document = config.override(document, assignment)
     if name == "glyphs":
-        return run.task(config.experiment_from(document).task)
+        return Opened(run.task(config.experiment_from(document).task), [])
+    files = _find(name, place)
+    document = {**document, "task": {**document["task"], "path": str(place)}}
+    return Opened(run.task(config.experiment_from(document).task), files)
+
+
+def _find(name: str, place: Path | None) -> Sequence[Path]:
     kind = KINDS[name]
     layouts = [
         f"{layout.name}: {layout.train}{f' and {layout.test}' if layout.test else ''}"
@@ -82,16 +93,15 @@ def open_task(name: str, place: Path | None, assignments: Sequence[str]) -> Task
         why = "no folder given, expected --path DIR or STRAGGLERS_DATA"
         raise sources.guide(name, why, layouts)
     try:
-        images.find(kind, place)
+        found = images.find(kind, place)
+        return [*found.train, *found.test]
     except BadInput as error:
         raise sources.guide(name, str(error).split("; expected one of")[0], layouts) from None
-    document = {**document, "task": {**document["task"], "path": str(place)}}
-    return run.task(config.experiment_from(document).task)
 
 
-def summarise(task: Task) -> dict[str, Any]:
+def summarise(data: Opened) -> dict[str, Any]:
     """The numbers of a data set, without its examples."""
-    who = task.population
+    task, who = data.task, data.task.population
     found = {
         "clients": who.clients,
         "straggler clients": int((who.group == who.groups.index("straggler")).sum()),
@@ -103,6 +113,7 @@ def summarise(task: Task) -> dict[str, Any]:
     return {
         "task": task.name,
         "origin": who.origin,
+        "files": {str(path): path.stat().st_size for path in data.files},
         **{name.replace(" ", "_"): count for name, count in found.items()},
         "groups": {
             name: {**_group(who, index), "test_examples": tests[name]}

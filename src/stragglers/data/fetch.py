@@ -37,19 +37,24 @@ def fetch(url: str, path: Path, expected: str | None) -> str:
     part = path.with_name(f"{path.name}.part")
     version = path.with_name(f"{path.name}.part.of")
     with _exclusive(part) as file:
-        with _bar(path.name) as progress:
-            _receive(url, file, version, progress)
-        with _writing(file, url):
-            os.fsync(file.fileno())
-        found = digest(part, expected)
-        version.unlink(missing_ok=True)
-        if expected and found != expected:
-            part.unlink()
-            raise BadInput(
-                f"{url}: its checksum is {found}, expected {expected}; deleted, fetch it again, "
-                "and if that does not help the file has changed at its source"
-            )
-        os.replace(part, path)
+        try:
+            with _bar(path.name) as progress:
+                _receive(url, file, version, progress)
+            with _writing(file, url):
+                os.fsync(file.fileno())
+            found = digest(part, expected)
+            if expected and found != expected:
+                file.truncate(0)
+                raise BadInput(
+                    f"{url}: its checksum is {found}, expected {expected}; deleted, fetch it "
+                    "again, and if that does not help the file has changed at its source"
+                )
+            version.unlink(missing_ok=True)
+            os.replace(part, path)
+        finally:
+            if part.exists() and part.stat().st_size == 0:
+                part.unlink()
+                version.unlink(missing_ok=True)
     sync(path.parent)
     return found
 

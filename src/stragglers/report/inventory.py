@@ -3,14 +3,15 @@
 from typing import Any
 
 from rich import box
-from rich.table import Table
-
 from rich.console import Console
+from rich.table import Table
 
 
 def print_data(summary: dict[str, Any]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True, width=200)
     console.print(f"{summary['task']}: {summary['origin']}")
+    for file, size in summary["files"].items():
+        console.print(f"  {file}, {size:,} bytes")
     console.print(_group_table(summary))
     console.print("size: training examples of a client after the split, 5 / 25 / 50 / 75 / 95 %")
     for name, pair in summary["published"].items():

@@ -23,8 +23,12 @@ oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate p
 possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
 spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
 train trout tulip turtle wardrobe whale willow_tree wolf woman worm
-""".split()
-LABELS = {"glyphs": list(CHARACTERS), "emnist": list(CHARACTERS), "cifar100": CIFAR100}
+"""
+LABELS = {
+    "glyphs": list(CHARACTERS),
+    "emnist": list(CHARACTERS),
+    "cifar100": [name.replace("_", " ") for name in CIFAR100.split()],
+}
 
 
 class Row(NamedTuple):
@@ -39,9 +43,9 @@ def rows(population: Population, offsets: NDArray[np.int64], each: int) -> list[
     for index, group in reversed(list(enumerate(population.groups))):
         members = np.flatnonzero((population.group == index) & (population.examples > 0))
         by_size = members[np.argsort(population.examples[members], kind="stable")]
-        for client in _spread(by_size, CLIENTS):
+        for client in _spread(by_size, CLIENTS).tolist():
             examples = np.arange(offsets[client], offsets[client + 1])
-            chosen.append(Row(int(client), group, _spread(examples, each)))
+            chosen.append(Row(client, group, _spread(examples, each)))
     return chosen
 
 
@@ -60,12 +64,16 @@ def figure(task: Task) -> Figure:
             colour = COLOURS[1] if label in slow else "black"
             axes.text((place + 0.5) * (side + 2), -1, names[label], color=colour, fontsize=7,
                       ha="center", va="bottom")  # fmt: skip
-        size = task.population.examples[row.client]
-        axes.set_ylabel(f"{row.group}\nclient {row.client:,}\n{size:,} examples", fontsize=7,
-                        rotation=0, ha="right", va="center")  # fmt: skip
+        axes.set_ylabel(_caption(task.population, row), fontsize=7, rotation=0, ha="right",
+                        va="center")  # fmt: skip
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
     return sheet
+
+
+def _caption(population: Population, row: Row) -> str:
+    size = population.examples[row.client]
+    return f"{row.group}\nclient {row.client:,}\n{size:,} example{'s' if size > 1 else ''}"
 
 
 def _strip(images: NDArray, places: int) -> NDArray:

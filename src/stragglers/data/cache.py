@@ -11,22 +11,20 @@ Anything else is made again, with one line on stderr that says why. A cache appe
 finished folder, under a lock: whoever is killed leaves nothing that could be taken for one.
 """
 
-import fcntl
 import hashlib
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from stragglers.data.disk import fingerprint, locked, replacing, sync
 from stragglers.device import cache_folder
 from stragglers.errors import BadInput
 
@@ -48,8 +46,8 @@ class Key(msgspec.Struct, frozen=True):
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: Key
-    blocks: dict[str, list[str]]  # of each array's file: SHA-256
-    bytes: dict[str, int]
+    bytes: dict[str, int]  # of each array's file
+    blocks: dict[str, list[str]]  # SHA-256
 
 
 def prepared(
@@ -66,7 +64,7 @@ def prepared(
     folder = cache_folder() / "data" / f"{name}-{hashlib.sha256(identity).hexdigest()[:16]}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(f"{folder.name}.lock")):
+        with locked(folder):
             arrays = load(folder, key, thorough=thorough)
             if arrays is None:
                 _save(folder, key, build)
@@ -87,23 +85,6 @@ def key_of(sources: Sequence[Path], settings: Mapping[str, Any]) -> Key:
     return Key({str(path.absolute()): fingerprint(path) for path in sources}, plain)
 
 
-def fingerprint(path: Path) -> list[int | str]:
-    """A file's size, time of change, and SHA-256 of its ends and of 64 pieces in between.
-
-    A whole hash of the larger sources would take longer than to use what was made of them.
-    """
-    try:
-        about = path.stat()
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            for at in np.linspace(0, max(0, about.st_size - 4096), 66).astype(int).tolist():
-                file.seek(at)
-                digest.update(file.read(4096))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    return [about.st_size, about.st_mtime_ns, digest.hexdigest()]
-
-
 def load(folder: Path, key: Key, *, thorough: bool = False) -> Arrays | None:
     """The arrays of a folder, if it was made for the key and is still whole."""
     if not folder.exists():
@@ -111,31 +92,26 @@ def load(folder: Path, key: Key, *, thorough: bool = False) -> Arrays | None:
     try:
         manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=Manifest)
         if manifest.key != key:
-            raise _Stale("made from other files or by another version")
+            raise ValueError("made from other files or by another version")
         for name in manifest.blocks:
-            _check(folder / f"{name}.npy", manifest.blocks[name], manifest.bytes[name], thorough)
+            _check(folder / f"{name}.npy", manifest.bytes[name], manifest.blocks[name], thorough)
         return {
             name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in manifest.blocks
         }
-    except (_Stale, OSError, ValueError, KeyError) as error:
-        why = str(error) if isinstance(error, _Stale) else f"damaged: {error}"
-        print(f"{folder}: {why}; preparing the data again", file=sys.stderr)
+    except (OSError, ValueError, KeyError, msgspec.MsgspecError) as error:
+        print(f"{folder}: {error}; preparing the data again", file=sys.stderr)
         return None
 
 
-class _Stale(Exception):
-    pass
-
-
-def _check(path: Path, blocks: list[str], size: int, thorough: bool) -> None:
+def _check(path: Path, size: int, blocks: list[str], thorough: bool) -> None:
     if path.stat().st_size != size:
-        raise _Stale(f"damaged: {path.name} has {path.stat().st_size:,} bytes of {size:,}")
+        raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes of {size:,}")
     numbers = np.arange(len(blocks))
     if size > CHECKED and not thorough:
         numbers = np.unique(np.linspace(0, len(blocks) - 1, SAMPLED).astype(int))
     if _hashes(path, numbers.tolist()) != [blocks[number] for number in numbers]:
-        raise _Stale(f"damaged: {path.name} is not what was written")
+        raise ValueError(f"{path.name} is not what was written")
 
 
 def _hashes(path: Path, numbers: Sequence[int]) -> list[str]:
@@ -150,112 +126,62 @@ def _hashes(path: Path, numbers: Sequence[int]) -> list[str]:
         return list(pool.map(one, numbers))
 
 
-class Writer:
-    """Takes arrays piece by piece; how long they become need not be known."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._open: dict[str, _Growing] = {}
-
-    def append(self, name: str, rows: NDArray[Any]) -> None:
-        """Adds rows at the end of an array; all have the dtype and shape of the first ones."""
-        if name not in self._open:
-            file = (self._folder / f"{name}.npy").open("w+b")
-            self._open[name] = _Growing(file, rows.dtype, rows.shape[1:], [0])
-            _write_header(self._open[name])
-        growing = self._open[name]
-        if (rows.dtype, rows.shape[1:]) != (growing.dtype, growing.shape):
-            raise ValueError(f"{name}: rows of {rows.dtype}{rows.shape[1:]}, "
-                             f"expected {growing.dtype}{growing.shape}")  # fmt: skip
-        growing.file.write(np.ascontiguousarray(rows).data)
-        growing.rows[0] += len(rows)
-
-    def finish(self) -> list[str]:
-        """Completes the headers and sees everything to the disk."""
-        for growing in self._open.values():
-            growing.file.seek(0)
-            _write_header(growing)
-            growing.file.flush()
-            os.fsync(growing.file.fileno())
-            growing.file.close()
-        return list(self._open)
-
-    def close(self) -> None:
-        for growing in self._open.values():
-            growing.file.close()
-
-
-class _Growing(NamedTuple):
-    file: Any
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]  # of a row
-    rows: list[int]  # one number, which grows
-
-
-def _write_header(growing: _Growing) -> None:
-    """NumPy leaves room in the header for a first axis of any length."""
-    about = {"descr": npy.dtype_to_descr(growing.dtype), "fortran_order": False,
-             "shape": (growing.rows[0], *growing.shape)}  # fmt: skip
-    npy.write_array_header_1_0(growing.file, about)
-
-
-def _save(folder: Path, key: Key, build: Callable[[Writer], None]) -> None:
+def _save(folder: Path, key: Key, build: Callable[["Writer"], None]) -> None:
     """Builds beside the folder's place, then takes it."""
     with replacing(folder) as temporary:
         temporary.mkdir()
         writer = Writer(temporary)
         try:
             build(writer)
-            names = writer.finish()
+            files = writer.finish()
         finally:
             writer.close()
-        files = {name: temporary / f"{name}.npy" for name in names}
         size = {name: path.stat().st_size for name, path in files.items()}
         blocks = {
             name: _hashes(path, range(-(-size[name] // BLOCK))) for name, path in files.items()
         }
-        with (temporary / "manifest.json").open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(Manifest(key, blocks, size))))
-            file.flush()
-            os.fsync(file.fileno())
-        _sync(temporary)
+        manifest = temporary / "manifest.json"
+        manifest.write_bytes(msgspec.json.format(msgspec.json.encode(Manifest(key, size, blocks))))
+        for path in (*files.values(), manifest, temporary):
+            sync(path)
 
 
-@contextmanager
-def replacing(place: Path) -> Iterator[Path]:
-    """A name beside a place for a file or folder that takes it once it is done.
+class Writer:
+    """Takes arrays piece by piece; how long they become need not be known."""
 
-    Only one at a time may use it for the same place; what a killed one left behind is removed.
-    """
-    temporary = place.with_name(f".{place.name}.part")
-    _remove(temporary)
-    try:
-        yield temporary
-        if place.is_dir():
-            _remove(place)
-        os.replace(temporary, place)
-        _sync(place.parent)
-    finally:
-        _remove(temporary)
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._files: dict[str, BinaryIO] = {}
+        self._rows: dict[str, int] = {}
+        self._like: dict[str, NDArray[Any]] = {}  # an empty array of the right kind
 
+    def append(self, name: str, rows: NDArray[Any]) -> None:
+        """Adds rows at the end of an array; all have the dtype and shape of the first ones."""
+        like = self._like.setdefault(name, rows[:0].copy())
+        if (rows.dtype, rows.shape[1:]) != (like.dtype, like.shape[1:]):
+            raise ValueError(f"{name}: rows of {rows.dtype}{rows.shape[1:]}, "
+                             f"expected {like.dtype}{like.shape[1:]}")  # fmt: skip
+        if name not in self._files:
+            self._files[name] = (self._folder / f"{name}.npy").open("w+b")
+            self._header(name)
+        self._files[name].write(np.ascontiguousarray(rows).data)
+        self._rows[name] = self._rows.get(name, 0) + len(rows)
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    def finish(self) -> dict[str, Path]:
+        """Completes the headers; where each array lies."""
+        for name, file in self._files.items():
+            file.seek(0)
+            self._header(name)
+            file.close()
+        return {name: self._folder / f"{name}.npy" for name in self._files}
 
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
 
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # freed by the system if its holder dies
-        yield
+    def _header(self, name: str) -> None:
+        """NumPy leaves room in the header for a first axis of any length."""
+        like = self._like[name]
+        about = {"descr": npy.dtype_to_descr(like.dtype), "fortran_order": False,
+                 "shape": (self._rows.get(name, 0), *like.shape[1:])}  # fmt: skip
+        npy.write_array_header_1_0(self._files[name], about)

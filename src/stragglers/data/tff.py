@@ -74,7 +74,9 @@ def _from_hdf5(path: Path, fields: Collection[str] | None) -> Iterator[tuple[str
                 raise BadInput(f"{path}: no group 'examples' with a group for each client in it")
             for client in sorted(group):
                 yield client, _hdf5_client(path, client, group[client], fields)
-    except (OSError, RuntimeError, KeyError) as error:
+    except BadInput:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # as h5py has them
         why = str(error).splitlines()[0]
         raise BadInput(f"{path}: cannot be read as HDF5 ({why}); fetch it again") from None
 
@@ -112,18 +114,16 @@ def _from_sqlite(
         split = _split(db, path, split)
         expected, seen = _metadata(db, split), set()
         for client, rows in groupby(_rows(db, split), key=lambda row: row[0]):
-            if client in seen:
+            examples = [_example(path, client, blob, wanted) for _, blob in rows]
+            count = len(examples) if expected is None else expected.get(client, 0)
+            if client in seen or count != len(examples):
+                most = "all" if client in seen else count
                 raise BadInput(
-                    f"{path}: the rows of client {client!r} are not side by side; run "
+                    f"{path}: {len(examples)} examples of client {client!r} side by side, expected "
+                    f"{most}; fetch it again, or if the file is whole run "
                     "CREATE INDEX by_client ON examples (split_name, client_id)"
                 )
             seen.add(client)
-            examples = [_example(path, client, blob, wanted) for _, blob in rows]
-            if expected is not None and expected.get(client) != len(examples):
-                raise BadInput(
-                    f"{path}: {len(examples)} examples of client {client!r}, but "
-                    f"client_metadata says {expected.get(client)}; fetch it again"
-                )
             names = [name.encode() for name in fields] if fields else list(examples[0])
             yield client, {n.decode(): _column(path, client, n, examples) for n in names}
         missing = {name for name, count in (expected or {}).items() if count} - seen

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,6 +116,8 @@ def _summary(document: dict[str, Any]) -> tuple[Any, ...]:
 
 def run(options: argparse.Namespace) -> None:
     """Trains presets, then prints the table and draws the accuracy over time."""
+    from stragglers import build
+
     names = options.presets or [f"glyphs/per-domain/{row}" for row in DEMO]
     trials = options.trials
     if trials is None:
@@ -124,7 +127,10 @@ def run(options: argparse.Namespace) -> None:
             raise BadInput(f"{name}={value}, expected at least 1")
     documents = {name: _document(name, options) for name in names}
     # All mistakes come before any training.
-    threads = {config.experiment_from(document).threads for document in documents.values()}
+    experiments = [config.experiment_from(document) for document in documents.values()]
+    for experiment in experiments:
+        build.prepare_data(experiment.task)
+    threads = {experiment.threads for experiment in experiments}
     if len(threads) > 1:
         raise BadInput(f"threads={sorted(threads)} in one run, expected one number; set it")
     device.prepare(*threads)
@@ -156,6 +162,12 @@ def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
         document = config.with_reading(document, options.reading)
     for assignment in options.set:
         document = config.override(document, assignment)
+    if options.updates is not None:
+        document = config.override(document, f"updates={options.updates}")
+    if options.path is not None:
+        document = config.override(document, f"task.path={_json(options.path)}")
+    elif folder := os.environ.get("STRAGGLERS_DATA"):
+        document = config.with_data(document, folder)
     if options.seed is not None:
         document = config.override(document, f"seed={options.seed}")
     return document
@@ -170,7 +182,7 @@ def list_presets(options: argparse.Namespace) -> None:
     print("\n".join(names))
 
 
-def _json(document: dict[str, Any]) -> str:
+def _json(document: Any) -> str:
     """One line; infinity, which JSON lacks, becomes null."""
     return msgspec.json.encode(document).decode()
 
@@ -196,10 +208,11 @@ def _parser() -> argparse.ArgumentParser:
         help="a table over several values of a setting; give it twice for all combinations",
     )  # fmt: skip
     planning.add_argument("--figure", metavar="FILE", help="draws it: .png, .pdf or .svg")
-    planning.set_defaults(run=plan)
+    planning.set_defaults(run=plan, path=None)
 
     running = commands.add_parser("run", help="train: by default, six algorithms on glyphs")
     running.add_argument("presets", nargs="*", metavar="PRESET", help="presets or .toml files")
+    running.add_argument("--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA")
     running.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
     running.add_argument("--processes", type=int, help="trials at once, default: what fits")
     running.add_argument("--out", default="runs", metavar="DIR", help="for results, default runs")
@@ -208,6 +221,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
         )
+        command.add_argument("--updates", help="the budget, in client updates")
         command.add_argument("--seed", help="of clients, latencies and weights, default 0")
         command.add_argument("--reading", help="another reading of the paper: literal")
 
@@ -234,6 +248,8 @@ class _OneLineParser(argparse.ArgumentParser):
                 "--json",
                 "--set",
                 "--seed",
+                "--updates",
+                "--path",
                 "--sweep",
                 "--figure",
                 "--trials",

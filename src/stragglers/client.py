@@ -4,7 +4,7 @@
     example    = first + shuffled(p mod n; dispatch, epoch p // n)
     loss       = mean supervised loss
                + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE
-               + nu / 2 * |w - w0|^2
+               + nu / 2 * |w - w0|^2                    and the task's penalty on w, if it has one
     w         <- w - lr * gradient,    delta = w0 - w
 
 The teacher is the model that the client was sent, unless the algorithm sends another. It is
@@ -94,6 +94,8 @@ def local_sgd(task: Task, client: Client) -> Local:
         if client.proximal:
             drift = trees.subtract(params, sent.model)
             total = total + client.proximal / 2 * _square(drift)
+        if task.penalty:
+            total = total + task.penalty(params)
         return total
 
     def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:

@@ -68,7 +68,7 @@ def _beside(document: Any, folder: Path) -> Any:
         return document
     return {
         key: str(folder / value)
-        if key in ("csv", "file") and isinstance(value, str)
+        if key in ("csv", "file", "path") and isinstance(value, str)
         else _beside(value, folder)
         for key, value in document.items()
     }
@@ -84,9 +84,18 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
         if path in group:
             for other in group - {path}:
                 document = _without(document, other.split("."))
-    if path != "seed":
+    if path not in ("seed", "task.path"):
         document = _without(document, ["paper"])  # another experiment than the published one
     return _with(document, path.split("."), value_of(text.strip()))
+
+
+def with_data(document: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The document with the folder of its task's data; its own, if it names one."""
+    task = document.get("task")
+    own = isinstance(task, dict) and "path" in task
+    if own or "task.path" not in _paths(Experiment, document):
+        return document
+    return _with(document, ["task", "path"], folder)
 
 
 def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:

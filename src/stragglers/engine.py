@@ -63,11 +63,12 @@ class _Program(NamedTuple):
     model: Any
     prepare: Any
     loss: Any
+    penalty: Any
 
 
 def advance(task: Task, algorithm: Algorithm, client: Client, carry: Carry, *rest: Any) -> Carry:
     """Takes the server through a range of steps; the old carry is given away."""
-    program = _Program(task.model, task.prepare, task.loss)
+    program = _Program(task.model, task.prepare, task.loss, task.penalty)
     return _advance(program, algorithm, client, carry, *rest)
 
 

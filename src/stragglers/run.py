@@ -18,6 +18,8 @@ from stragglers.errors import BadInput
 from stragglers.memory import check_history
 from stragglers.simulate import Progress, Result, simulate
 from stragglers.tasks.base import Task
+from stragglers.tasks.cifar100 import cifar100
+from stragglers.tasks.emnist import emnist
 from stragglers.tasks.glyphs import glyphs
 from stragglers.weights import report_weights
 
@@ -57,12 +59,28 @@ def run(
 
 
 def task(given: settings.Task) -> Task:
+    folder = build.data_folder(given)
     match given:
         case settings.Glyphs():
             return glyphs(given.writers, given.data_seed)
+        case settings.Emnist():
+            return emnist(
+                folder,
+                stragglers=given.stragglers,
+                straggler_classes=given.straggler_classes,
+                profile=given.profile,
+            )
+        case settings.Cifar100():
+            return cifar100(
+                folder,
+                stragglers=given.stragglers,
+                straggler_classes=given.straggler_classes,
+                profile=given.profile,
+                partition_seed=given.partition_seed,
+            )
         case _:
             name = given.__struct_config__.tag
-            raise BadInput(f"task {name!r} can be planned but not trained yet; use 'glyphs'")
+            raise BadInput(f"task {name!r} can be planned but not trained")
 
 
 @cache

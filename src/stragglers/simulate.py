@@ -56,6 +56,8 @@ class Result(NamedTuple):
     trained: int  # clients
     dropped: int
     diverged: str | None  # what happened, if training ended early
+    # Percentiles of accuracy over each group's clients, at the end (see metrics.per_client).
+    clients: dict[str, list[float]] | None = None
 
 
 class Progress(NamedTuple):
@@ -143,7 +145,8 @@ def simulate(
             metrics=metrics.evaluate(task, model, test),
         ))  # fmt: skip
     trained, dropped = int(begin[step]), int(carry.dropped)
-    return Result(curve, algorithm.params(carry.server), model, trained, dropped, diverged)
+    clients = None if diverged else metrics.per_client(task, model, every)
+    return Result(curve, algorithm.params(carry.server), model, trained, dropped, diverged, clients)
 
 
 class _Run(NamedTuple):

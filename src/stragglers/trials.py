@@ -180,4 +180,5 @@ def _record(result: "Result") -> dict[str, Any]:
         "trained": result.trained,
         "dropped": result.dropped,
         "diverged": result.diverged,
+        "clients": result.clients,
     }

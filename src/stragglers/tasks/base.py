@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 from numpy.typing import NDArray
 
 from stragglers.errors import BadInput
-from stragglers.models.base import Model
+from stragglers.models.base import Model, Params
 from stragglers.population import Population
 
 
@@ -31,6 +33,17 @@ class Task(NamedTuple):
     loss: Callable[[jax.Array, jax.Array], jax.Array]  # logits, y: loss of each example
     # Logits, y: how much of each example is right, and out of how much (tokens, for text).
     score: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    test_client: NDArray[np.int32] | None = None  # the training client of a test example, or -1
+    penalty: Callable[[Params], jax.Array] | None = None  # on the weights, added to the loss
+
+
+def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+
+
+def is_right(logits: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    right = (jnp.argmax(logits, axis=-1) == y).astype(jnp.float32)
+    return right, jnp.ones_like(right)
 
 
 def check(task: Task) -> Task:

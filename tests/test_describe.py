@@ -135,7 +135,7 @@ def test_figures_are_refused_before_anything_is_read(capsys, tmp_path):
 @pytest.mark.parametrize("task", ["emnist", "cifar100", "stackoverflow"])
 def test_without_data_it_says_what_to_get(capsys, tmp_path, offline, task):
     first, *rest = refused(capsys, task, "--path", tmp_path).splitlines()
-    assert first.startswith(f"stragglers: {task}: {tmp_path}: no files of")
+    assert first.startswith(f"stragglers: {task}: {tmp_path}: no ")
     text = "\n".join(rest)
     for choice in sources.SOURCES[task]:
         assert all(source.url in text and source.about in text for source in choice)
@@ -148,7 +148,7 @@ def test_without_data_it_says_what_to_get(capsys, tmp_path, offline, task):
 def test_half_of_the_files(capsys, emnist):
     (emnist / "fed_emnist_test.h5").unlink()
     first = refused(capsys, "emnist", "--path", emnist).splitlines()[0]
-    assert "fed_emnist_train.h5 without fed_emnist_test.h5" in first
+    assert first.endswith("fed_emnist_train.h5 without fed_emnist_test.h5")
 
 
 def test_spoilt_files_are_one_line(capsys, emnist):

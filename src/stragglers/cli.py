@@ -170,7 +170,9 @@ def data(options: argparse.Namespace) -> None:
     if picture:
         from stragglers.report import figures, samples
 
-        figures.save(samples.figure(opened.task), picture)
+        words = describe.words(opened)
+        drawn = samples.page(opened.task, words) if words else samples.sheet(opened.task)
+        figures.save(drawn, picture)
     if options.json:
         print(_json(summary))
         return

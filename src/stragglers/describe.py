@@ -6,6 +6,7 @@ straggler classes; test examples are of a straggler class, or not
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stragglers import config, run
-from stragglers.data import images, sources
+from stragglers.data import images, sources, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.download import download
 from stragglers.data.emnist import EMNIST
@@ -23,6 +24,12 @@ from stragglers.population import Population
 from stragglers.tasks.base import Task
 
 KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
+SENTENCES = (
+    "TFF's HDF5: stackoverflow_train.h5 and stackoverflow_test.h5",
+    "TFF's SQLite: stackoverflow.sqlite or stackoverflow.sqlite.lzma",
+    "FedJAX's SQLite: stackoverflow_train.sqlite and stackoverflow_test.sqlite",
+    "beside them: stackoverflow.word_count, or its .tar.bz2; without it words are counted",
+)
 LEVELS = (5, 25, 50, 75, 95)
 
 # Hard et al. (2024) and TensorFlow Federated.
@@ -65,6 +72,7 @@ def fetch(name: str, place: Path | None, file: str | None) -> None:
 
 class Opened(NamedTuple):
     task: Task
+    settings: Any  # of the task
     files: Sequence[Path]  # that it was read from
 
 
@@ -76,27 +84,46 @@ def opened(name: str, place: Path | None, assignments: Sequence[str]) -> Opened:
         if not path.startswith("task."):
             raise BadInput(f"--set {path}: data depends on settings of the task alone")
         document = config.override(document, assignment)
-    if name == "glyphs":
-        return Opened(run.task(config.experiment_from(document).task), [])
-    files = _find(name, place)
-    document = {**document, "task": {**document["task"], "path": str(place)}}
-    return Opened(run.task(config.experiment_from(document).task), files)
+    files = [] if name == "glyphs" else _find(name, place)
+    if files:
+        document = {**document, "task": {**document["task"], "path": str(place)}}
+    given = config.experiment_from(document).task
+    return Opened(run.task(given), given, files)
 
 
 def _find(name: str, place: Path | None) -> Sequence[Path]:
-    kind = KINDS[name]
-    layouts = [
-        f"{layout.name}: {layout.train}{f' and {layout.test}' if layout.test else ''}"
-        for layout in kind.layouts
-    ]
     if place is None:
-        why = "no folder given, expected --path DIR or STRAGGLERS_DATA"
-        raise sources.guide(name, why, layouts)
+        raise _guide(name, "no folder given, expected --path DIR or STRAGGLERS_DATA")
+    if not place.exists():
+        raise _guide(name, f"{place}: no such folder or file")
     try:
-        found = images.find(kind, place)
+        if name == "stackoverflow":
+            text = stackoverflow.find(place)
+            return [*dict.fromkeys([text.train, text.test]), *([text.words] if text.words else [])]
+        found = images.find(KINDS[name], place)
         return [*found.train, *found.test]
     except BadInput as error:
-        raise sources.guide(name, str(error).split("; expected one of")[0], layouts) from None
+        raise _guide(name, re.split("[;,] expected", str(error))[0]) from None
+
+
+def _guide(name: str, why: str) -> BadInput:
+    if name == "stackoverflow":
+        return sources.guide(name, why, SENTENCES)
+    layouts = (
+        f"{layout.name}: {layout.train}{f' and {layout.test}' if layout.test else ''}"
+        for layout in KINDS[name].layouts
+    )
+    return sources.guide(name, why, layouts)
+
+
+def words(data: Opened) -> list[str]:
+    """What the numbers of a text stand for, in their order; empty for images."""
+    if data.task.name != "stackoverflow":
+        return []
+    given = data.settings
+    text = stackoverflow.prepared(Path(given.path), given.straggler_tags, given.vocabulary).text
+    known = text.tobytes().decode("ascii", "backslashreplace").splitlines()
+    return ["", "", "", *known, "…"]  # padding, begin and end are not seen
 
 
 def summarise(data: Opened) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def test_rows_are_of_both_groups_from_small_to_large():
 
 def test_labels_and_colours_are_those_of_the_examples():
     task = glyphs(20)
-    sheet = samples.figure(task)
+    sheet = samples.sheet(task)
     rows = samples.rows(task.population, task.offsets, samples.IMAGES)
     assert len(sheet.axes) == len(rows) == 2 * samples.CLIENTS
     for axes, row in zip(sheet.axes, rows):

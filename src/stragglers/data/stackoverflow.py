@@ -162,12 +162,16 @@ def encoder(words: Iterable[bytes]) -> Callable[[Iterable[bytes]], NDArray[np.ui
 
 
 def tag_test(straggler_tags: Iterable[str]) -> Callable[[bytes], bool]:
-    """Whether one of a post's tags, which are joined by |, is exactly one of the given."""
-    wanted = {tag.encode() for tag in straggler_tags}
+    """Whether one of a post's tags, which are joined by |, is exactly one of the given.
+
+    TFF's tags are tokens, as its sentences are: C++ is `c + +` there, as in the paper, so spaces
+    do not count.
+    """
+    wanted = {tag.replace(" ", "").encode() for tag in straggler_tags}
 
     @lru_cache(1 << 16)  # sentences of one post follow each other
     def tagged(tags: bytes) -> bool:
-        return not wanted.isdisjoint(tags.split(b"|"))
+        return not wanted.isdisjoint(tags.replace(b" ", b"").split(b"|"))
 
     return tagged
 

@@ -13,6 +13,7 @@ from stragglers.tasks.base import Task
 
 CLIENTS = 5  # of each group
 IMAGES = 16  # of each client
+SENTENCES = 4
 # CIFAR-100's classes in the order of their labels, as its authors name them.
 CIFAR100 = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
@@ -49,15 +50,34 @@ def rows(population: Population, offsets: NDArray[np.int64], each: int) -> list[
     return chosen
 
 
-def figure(task: Task) -> Figure:
+def page(task: Task, words: list[str]) -> Figure:
+    """Sentences, with … for words beyond the vocabulary."""
+    shown = rows(task.population, task.offsets, SENTENCES)
+    lines: list[tuple[str, str]] = []  # text and its colour
+    for row in shown:
+        colour = COLOURS[row.group == "straggler"]
+        lines += [("", colour), (_caption(task.population, row).replace("\n", ", "), colour)]
+        for sentence in task.x[row.examples].tolist():
+            text = " ".join(filter(None, (words[token] for token in sentence)))
+            lines.append((f"    {text}", "black"))
+    height = 0.17 * len(lines) + 0.7
+    figure = Figure(figsize=(12, height))
+    figure.suptitle(_title(task), fontsize=9, wrap=True, parse_math=False)
+    for number, (text, colour) in enumerate(lines):
+        figure.text(0.02, 1 - (0.5 + 0.17 * number) / height, text, color=colour, fontsize=8,
+                    va="top", parse_math=False)  # fmt: skip
+    return figure
+
+
+def sheet(task: Task) -> Figure:
     """Images with their labels; those of straggler classes in the stragglers' colour."""
     shown = rows(task.population, task.offsets, IMAGES)
     names = LABELS[task.name]
     slow = set(np.unique(task.test_y[task.test_straggler]).tolist())
     side = task.x.shape[1]
-    sheet = Figure(figsize=(12, 0.95 * len(shown) + 0.6), layout="constrained")
-    sheet.suptitle(f"{task.name}: {task.population.origin}", fontsize=9, wrap=True)
-    grid = np.atleast_1d(sheet.subplots(len(shown), 1))
+    figure = Figure(figsize=(12, 0.95 * len(shown) + 0.6), layout="constrained")
+    figure.suptitle(_title(task), fontsize=9, wrap=True, parse_math=False)
+    grid = np.atleast_1d(figure.subplots(len(shown), 1))
     for axes, row in zip(grid, shown, strict=True):
         axes.imshow(_strip(task.x[row.examples], IMAGES), cmap="gray")
         for place, label in enumerate(task.y[row.examples].tolist()):
@@ -68,7 +88,11 @@ def figure(task: Task) -> Figure:
                         va="center")  # fmt: skip
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
-    return sheet
+    return figure
+
+
+def _title(task: Task) -> str:
+    return f"{task.name}: {task.population.origin}"
 
 
 def _caption(population: Population, row: Row) -> str:

@@ -77,7 +77,11 @@ class Cifar100(Settings, frozen=True, tag="cifar100", tag_field="name"):
 
 
 class StackOverflow(Settings, frozen=True, tag="stackoverflow", tag_field="name"):
-    pass
+    path: str | None = None
+    profile: Profile = "fedjax"
+    straggler_tags: tuple[str, ...] = ("math", "c++")  # as they are, no parts of others
+    vocabulary: Annotated[int, Meta(ge=1, le=65_532)] = 10_000  # words; ids are 16 bits
+    accuracy: Literal["fedjax", "tff"] = "fedjax"  # whether unknown words count, as wrong
 
 
 class Glyphs(Settings, frozen=True, tag="glyphs", tag_field="name"):

@@ -95,12 +95,11 @@ def test_rows_without_an_index(tmp_path):
         list(tff.clients(path))
 
 
-def test_sizes(hdf5, sqlite, tmp_path):
-    expected = {client: len(fields["label"]) for client, fields in sorted(TRAIN.items())}
-    assert tff.sizes(sqlite, "train") == expected
-    assert tff.sizes(hdf5) is None
+def test_client_count(hdf5, sqlite, tmp_path):
+    assert tff.client_count(sqlite, "train") == len(TRAIN)
+    assert tff.client_count(hdf5) is None
     bare = files.tff_sqlite(tmp_path / "bare.sqlite", {"train": TRAIN}, metadata=False)
-    assert tff.sizes(bare) is None
+    assert tff.client_count(bare) is None
     assert_equal(tff.clients(bare), TRAIN)
 
 

@@ -4,7 +4,7 @@
     sentence    bos, its first 20 words, eos if it has fewer, padded to 21      [sentences, 21]
     input       the first 20 of a sentence, target the last 20: held once, they share all but one
 
-A folder (or one SQLite file) in any of these layouts, the first that is found:
+A folder in any of these layouts, the first that is found, or the first file of one:
 
     stackoverflow_train.h5, stackoverflow_test.h5                     TFF's older files
     stackoverflow.sqlite or stackoverflow.sqlite.lzma                 TFF's file of all splits
@@ -33,6 +33,12 @@ PAD, BOS, EOS, FIRST_WORD = 0, 1, 2, 3
 LENGTH = 21  # of a sentence, bos included
 MOST_WORDS = np.iinfo(np.uint16).max - FIRST_WORD
 CHUNK = 1 << 18  # sentences written at once
+LAYOUTS = [  # training, test, whether FedJAX's
+    ("stackoverflow_train.h5", "stackoverflow_test.h5", False),
+    ("stackoverflow.sqlite", "stackoverflow.sqlite", False),
+    ("stackoverflow.sqlite.lzma", "stackoverflow.sqlite.lzma", False),
+    ("stackoverflow_train.sqlite", "stackoverflow_test.sqlite", True),
+]
 WORD_COUNTS = ("stackoverflow.word_count", "stackoverflow.word_count.tar.bz2")
 
 User = tuple[str, dict[str, NDArray[Any]]]
@@ -41,8 +47,7 @@ User = tuple[str, dict[str, NDArray[Any]]]
 class Files(NamedTuple):
     train: Path
     test: Path
-    read: Callable[[Path, str, tuple[str, ...]], Iterator[User]]  # file, split, fields
-    sizes: Callable[[Path, str], dict[str, int] | None]  # of users, where known at once
+    by_fedjax: bool
     words: Path | None
 
 
@@ -74,25 +79,15 @@ def prepared(path: Path, straggler_tags: tuple[str, ...], words: int) -> Prepare
 
 
 def find(path: Path) -> Files:
-    """Which layout lies in a folder."""
+    """Which layout lies in a folder, or begins with a file."""
     folder = path if path.is_dir() else path.parent
     words = next((folder / name for name in WORD_COUNTS if (folder / name).is_file()), None)
-
-    def there(*names: str) -> list[Path]:
-        found = [folder / name for name in names] if path.is_dir() else [path]
-        return [file for file in found if file.is_file() and (path.is_dir() or file.name in names)]
-
-    if len(both := there("stackoverflow_train.h5", "stackoverflow_test.h5")) == 2:
-        return Files(*both, tff.clients, tff.sizes, words)
-    if one := there("stackoverflow.sqlite", "stackoverflow.sqlite.lzma"):
-        return Files(one[0], one[0], tff.clients, tff.sizes, words)
-    if len(both := there("stackoverflow_train.sqlite", "stackoverflow_test.sqlite")) == 2:
-        return Files(*both, lambda file, _, fields: fedjax.clients(file, fields),
-                     lambda file, _: fedjax.sizes(file), words)  # fmt: skip
-    raise BadInput(
-        f"{path}: no StackOverflow data; expected stackoverflow_train.h5 and stackoverflow_test.h5, "
-        "or stackoverflow.sqlite, or stackoverflow_train.sqlite and stackoverflow_test.sqlite"
-    )
+    for train, test, by_fedjax in LAYOUTS:
+        given = path.is_dir() or path.name == train
+        if given and (folder / train).is_file() and (folder / test).is_file():
+            return Files(folder / train, folder / test, by_fedjax, words)
+    expected = "; ".join(" and ".join(dict.fromkeys(layout[:2])) for layout in LAYOUTS)
+    raise BadInput(f"{path}: no StackOverflow data, expected one of: {expected}")
 
 
 def _build(writer: Writer, files: Files, straggler_tags: tuple[str, ...], words: int) -> None:
@@ -101,6 +96,8 @@ def _build(writer: Writer, files: Files, straggler_tags: tuple[str, ...], words:
     else:
         users = _watched(files, "train", ("tokens",), "counting words")
         known = vocabulary.from_users((fields["tokens"] for _, fields in users), words)
+    if not known:
+        raise BadInput(f"{files.train}: not a single word in it")
     writer.append("text", np.frombuffer(b"".join(word + b"\n" for word in known), np.uint8))
     encode, tagged = encoder(known), tag_test(straggler_tags)
     fields = ("tokens", "tags")
@@ -182,14 +179,14 @@ def _watched(files: Files, split: str, fields: tuple[str, ...], what: str) -> It
     from rich.progress import track
 
     file = files.train if split == "train" else files.test
-    sizes = files.sizes(file, split)
-    shown = Console(stderr=True)
-    users = track(
-        files.read(file, split, fields), f"stackoverflow: {what}", len(sizes) if sizes else None,
-        console=shown, transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
+    if files.by_fedjax:
+        users, count = fedjax.clients(file, fields), fedjax.client_count(file)
+    else:
+        users, count = tff.clients(file, split, fields), tff.client_count(file, split)
+    users = track(users, f"stackoverflow: {what}", count, console=Console(stderr=True),
+                  transient=True, disable=not sys.stderr.isatty())  # fmt: skip
     for user, columns in users:
         for name, values in columns.items():
-            if values.ndim != 1 or not all(type(value) is bytes for value in values):
+            if values.ndim != 1 or any(type(value) is not bytes for value in values):
                 raise BadInput(f"{file}: user {user!r}: {name!r} is not text, one for each example")
         yield user, columns

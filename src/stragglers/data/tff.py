@@ -41,12 +41,13 @@ def clients(
         yield from _from_sqlite(_plain(path), split, fields)
 
 
-def sizes(path: Path, split: str | None = None) -> dict[str, int] | None:
-    """Examples of each client where the file says so without being read through."""
+def client_count(path: Path, split: str | None = None) -> int | None:
+    """How many clients there are, where the file says so without being read through."""
     if starts_with(path, HDF5):
         return None
     with sqlite.opened(_plain(path), TABLES) as db:
-        return _metadata(db, _split(db, path, split))
+        listed = _metadata(db, _split(db, path, split))
+        return None if listed is None else len(listed)
 
 
 def starts_with(path: Path, magic: bytes) -> bool:

@@ -21,14 +21,13 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from stragglers.data.stackoverflow import BOS, EOS, FIRST_WORD, PAD, prepared
+from stragglers.data.stackoverflow import EOS, FIRST_WORD, PAD, prepared
 from stragglers.errors import BadInput
 from stragglers.models.base import Profile
 from stragglers.models.lstm import lstm
 from stragglers.population import PAPER_GROUPS, Population
-from stragglers.tasks.base import Task, check
+from stragglers.tasks.base import Task, check, cross_entropy
 
 STRAGGLER_TAGS = ("math", "c++")
 EXPECTED_LENGTH = 13.3
@@ -64,14 +63,15 @@ def stackoverflow(
         test_x=data.test_sentences,
         test_y=data.test_sentences,
         test_straggler=np.asarray(data.test_straggler),
-        model=model(profile, FIRST_WORD + data.words + 1),
+        model=_model(profile, FIRST_WORD + data.words + 1),
         prepare=inputs,
         loss=LOSSES[profile],
         score=SCORES[accuracy],
+        test_client=np.asarray(data.test_user),
     ))  # fmt: skip
 
 
-model = cache(lstm)  # equal sizes give the same object, and so the same program
+_model = cache(lstm)  # equal sizes give the same object, and so the same program
 
 
 def origin(users: int, sentences: int, stragglers: int, path: str | Path) -> str:
@@ -94,10 +94,6 @@ def inputs(sentences: jax.Array, key: jax.Array | None) -> jax.Array:
 
 def targets(sentences: jax.Array) -> jax.Array:
     return sentences[:, 1:].astype(jnp.int32)
-
-
-def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
 
 
 def summed(logits: jax.Array, sentences: jax.Array) -> jax.Array:

@@ -232,3 +232,41 @@ def test_from_a_shell(emnist):
     lost = subprocess.run([*command, "--path", "/nowhere"], capture_output=True, text=True)
     assert lost.returncode == 2 and lost.stdout == "" and "Traceback" not in lost.stderr
     assert lost.stderr.startswith("stragglers: emnist: /nowhere: no such folder")
+
+
+@pytest.fixture
+def posts(tmp_path):
+    """Three users of two sentences each, as TFF's HDF5; its tags are tokens, with spaces."""
+    said = {"tokens": [b"a b $x$ a", b"b a"]}
+    tff_hdf5(
+        tmp_path / "stackoverflow_train.h5",
+        {
+            "1": {**said, "tags": [b"c + +|boost", b"boost"]},
+            "2": {**said, "tags": [b"c # |python", b"c"]},
+            "3": {**said, "tags": [b"mathematica", b"math|c"]},
+        },
+    )
+    tff_hdf5(tmp_path / "stackoverflow_test.h5", {"4": {**said, "tags": [b"c + +", b"c"]}})
+    (tmp_path / "stackoverflow.word_count").write_text("a 9\nb 8\n")
+    return tmp_path
+
+
+def test_sentences_and_tags(capsys, posts, offline):
+    out = described(capsys, "stackoverflow", "--path", posts)
+    assert (out["clients"], out["straggler_clients"]) == (3, 2)
+    assert out["groups"]["straggler"]["test_examples"] == 1
+    assert out["training_examples"] == 6 and len(out["files"]) == 3
+    tags = ["--set", 'straggler_tags=["python"]']
+    assert described(capsys, "stackoverflow", "--path", posts, *tags)["straggler_clients"] == 1
+    tags = ["--set", 'straggler_tags=["cobol"]']
+    assert "cobol" in refused(capsys, "stackoverflow", "--path", posts, *tags)
+
+
+def test_a_page_of_sentences(capsys, posts, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("stragglers.report.figures.save", lambda figure, path: drawn.append(figure))
+    figure = posts / "page.png"
+    assert run(capsys, "stackoverflow", "--path", posts, "--figure", figure)[0] == 0
+    text = [piece.get_text() for piece in drawn[0].texts]
+    assert "straggler, client 0, 2 examples" in text and "standard, client 1, 2 examples" in text
+    assert text.count("    a b … a") == 3 and text.count("    b a") == 3

@@ -24,12 +24,6 @@ from stragglers.population import Population
 from stragglers.tasks.base import Task
 
 KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
-SENTENCES = (
-    "TFF's HDF5: stackoverflow_train.h5 and stackoverflow_test.h5",
-    "TFF's SQLite: stackoverflow.sqlite or stackoverflow.sqlite.lzma",
-    "FedJAX's SQLite: stackoverflow_train.sqlite and stackoverflow_test.sqlite",
-    "beside them: stackoverflow.word_count, or its .tar.bz2; without it words are counted",
-)
 LEVELS = (5, 25, 50, 75, 95)
 
 # Hard et al. (2024) and TensorFlow Federated.
@@ -108,7 +102,8 @@ def _find(name: str, place: Path | None) -> Sequence[Path]:
 
 def _guide(name: str, why: str) -> BadInput:
     if name == "stackoverflow":
-        return sources.guide(name, why, SENTENCES)
+        layouts = (" and ".join(dict.fromkeys(names)) for *names, _ in stackoverflow.LAYOUTS)
+        return sources.guide(name, why, layouts)
     layouts = (
         f"{layout.name}: {layout.train}{f' and {layout.test}' if layout.test else ''}"
         for layout in KINDS[name].layouts

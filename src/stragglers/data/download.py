@@ -19,11 +19,12 @@ from stragglers.errors import BadInput
 CHECKSUMS = "checksums.json"
 
 
-def download(sources: tuple[Source, ...], folder: Path) -> list[str]:
-    """Fetches what is not there yet; one line about each file."""
+def download(sources: tuple[Source, ...], folder: Path) -> Iterator[str]:
+    """Fetches what is not there yet; a line about each file as it goes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [line for source in sources for line in _download(source, folder)]
+        for source in sources:
+            yield from _download(source, folder)
     except OSError as error:
         raise BadInput(f"{error.filename or folder}: {error.strerror}") from None
 

@@ -156,6 +156,8 @@ def test_spoilt_files_are_one_line(capsys, emnist):
     path.write_bytes(path.read_bytes()[:3000])
     line = refused(capsys, "emnist", "--path", emnist)
     assert line.count("\n") == 1 and str(path) in line
+    path.write_bytes(b"")
+    assert f"{path}: not an HDF5 file" in refused(capsys, "emnist", "--path", emnist)
 
 
 @pytest.mark.parametrize(

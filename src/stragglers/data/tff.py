@@ -59,6 +59,8 @@ def starts_with(path: Path, magic: bytes) -> bool:
 
 
 def _plain(path: Path) -> Path:
+    if path.suffix == ".h5":
+        raise BadInput(f"{path}: not an HDF5 file; fetch it again")
     packed = starts_with(path, XZ) or starts_with(path, LZMA)
     return unpacked(path, sqlite.MAGIC) if packed else path
 

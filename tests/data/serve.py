@@ -82,10 +82,16 @@ class Handler(BaseHTTPRequestHandler):
         return int(asked.removeprefix("bytes=").removesuffix("-"))
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """Clients that have heard enough hang up."""
+        del request, client_address
+
+
 @contextlib.contextmanager
 def serving(content: bytes) -> Iterator[Site]:
     site = Site(content)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"site": site}))
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"site": site}))
     site.url = f"http://127.0.0.1:{server.server_port}/file.bin"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -117,6 +117,19 @@ def test_the_folder_may_come_from_the_environment(capsys, emnist, monkeypatch):
     assert described(capsys, "glyphs")["clients"] == 200
 
 
+def test_a_group_may_be_empty(capsys, emnist):
+    everybody = ["--path", emnist, "--set", "stragglers=17"]
+    assert described(capsys, "emnist", *everybody)["groups"]["standard"]["size"]["p50"] is None
+    text = run(capsys, "emnist", *everybody)[1]
+    assert "nan" not in text and "–" in text
+
+
+def test_real_files(capsys, shared_data, offline):
+    out = described(capsys, "emnist", "--path", shared_data)
+    assert (out["clients"], out["straggler_clients"]) == (489, 115)
+    assert out["training_examples"] < 66_581 and out["test_examples"] == 8_314
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_pictures(capsys, emnist, suffix):
     files = [emnist / f"{name}.{suffix}" for name in "ab"]
@@ -178,6 +191,11 @@ def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, offline, arguments
     line = refused(capsys, *arguments)
     assert what in line and line.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_folder_to_fetch_to(capsys, emnist, offline):
+    line = refused(capsys, "emnist", "--path", emnist / "fed_emnist_test.h5", "--download")
+    assert "expected a folder" in line and line.count("\n") == 1
 
 
 def test_without_h5py_nothing_is_fetched_that_needs_it(capsys, tmp_path, monkeypatch, offline):

@@ -53,6 +53,8 @@ def fetch(name: str, place: Path | None, file: str | None) -> None:
         raise BadInput("glyphs: draws its own data; there is nothing to fetch")
     if place is None:
         raise BadInput(f"{name}: no folder to fetch to; name it with --path DIR")
+    if place.is_file():
+        raise BadInput(f"{place}: a file, expected a folder to fetch to")
     chosen = sources.choose(name, file)
     if chosen[0].unpacks and not importlib.util.find_spec("h5py"):
         other = sources.SOURCES[name][1][0].name

@@ -32,7 +32,9 @@ def _group_table(summary: dict[str, Any]) -> Table:
             f"{group['clients']:,}",
             f"{group['empty_clients']:,}",
             f"{group['examples']:,}",
-            " / ".join(f"{size:,.0f}" for size in group["size"].values()),
+            " / ".join(f"{size:,.0f}" for size in group["size"].values())
+            if group["clients"]
+            else "–",
             f"{group['largest']:,}",
             f"{group['test_examples']:,}",
         )

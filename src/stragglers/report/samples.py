@@ -45,7 +45,7 @@ def rows(population: Population, offsets: NDArray[np.int64], each: int) -> list[
         members = np.flatnonzero((population.group == index) & (population.examples > 0))
         by_size = members[np.argsort(population.examples[members], kind="stable")]
         for client in _spread(by_size, CLIENTS).tolist():
-            examples = np.arange(offsets[client], offsets[client + 1])
+            examples = np.arange(*offsets[client : client + 2].tolist())
             chosen.append(Row(client, group, _spread(examples, each)))
     return chosen
 

@@ -119,7 +119,7 @@ def words(data: Opened) -> list[str]:
         return []
     given = data.settings
     text = stackoverflow.prepared(Path(given.path), given.straggler_tags, given.vocabulary).text
-    known = text.tobytes().decode("ascii", "backslashreplace").splitlines()
+    known = [word.decode("ascii", "backslashreplace") for word in text.tobytes().splitlines()]
     return ["", "", "", *known, "…"]  # padding, begin and end are not seen
 
 

@@ -33,7 +33,7 @@ WORDS = Source(
     f"{TFF}/stackoverflow.word_count.tar.bz2",
     "its words, by the number of users who use them",
     "sha256:1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
-    "TensorFlow Federated (simulation/datasets/stackoverflow.py)",
+    "TensorFlow Federated (datasets/stackoverflow.py)",
 )
 
 # For each task what can be fetched, the best first; each choice is all the files of it.
@@ -44,7 +44,7 @@ SOURCES: dict[str, list[tuple[Source, ...]]] = {
                 f"{TFF}/fed_emnist.tar.bz2",
                 "TFF's 3,400 writers as HDF5; needs h5py",
                 "sha256:fe1ed5a502cea3a952eb105920bff8cffb32836b5173cb18a57a32c3606f3ea0",
-                "TensorFlow Federated (simulation/datasets/emnist.py, 2020)",
+                "TensorFlow Federated (datasets/emnist.py of its HDF5 days)",
                 ("fed_emnist_train.h5", "fed_emnist_test.h5"),
             ),
         ),
@@ -79,7 +79,7 @@ SOURCES: dict[str, list[tuple[Source, ...]]] = {
                 f"{TFF}/stackoverflow.tar.bz2",
                 "TFF's 342,477 users as HDF5, many GB; needs h5py",
                 "sha256:99eca2f8b8327a09e5fc123979df2d237acbc5e52322f6d86bf523ee47b961a2",
-                "TensorFlow Federated (simulation/datasets/stackoverflow.py, 2020)",
+                "TensorFlow Federated (datasets/stackoverflow.py of its HDF5 days)",
                 ("stackoverflow_train.h5", "stackoverflow_test.h5"),
             ),
             WORDS,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from stragglers import latency, population, schedule, settings
-from stragglers.data import images
+from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
 from stragglers.distributions import DISTRIBUTIONS, Distribution
@@ -54,7 +54,7 @@ def clients(task: settings.Task, seed: int) -> Population:
 
 def data_folder(task: settings.Task) -> str:
     """Where a task's data is; empty if it brings its own."""
-    if not isinstance(task, settings.Emnist | settings.Cifar100):
+    if not isinstance(task, settings.Emnist | settings.Cifar100 | settings.StackOverflow):
         return ""
     if task.path is None:
         name = task.__struct_config__.tag
@@ -73,6 +73,8 @@ def prepare_data(task: settings.Task) -> None:
             images.load(EMNIST, images.find(EMNIST, folder))
         case settings.Cifar100():
             images.load(CIFAR100, images.find(CIFAR100, folder))
+        case settings.StackOverflow():
+            stackoverflow.prepared(folder, task.straggler_tags, task.vocabulary)
 
 
 def factors(given: settings.Latency) -> dict[str, Factors] | Factors:

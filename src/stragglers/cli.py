@@ -164,10 +164,12 @@ def _document(name: str, options: argparse.Namespace) -> dict[str, Any]:
         document = config.override(document, assignment)
     if options.updates is not None:
         document = config.override(document, f"updates={options.updates}")
-    if options.path is not None:
-        document = config.override(document, f"task.path={_json(options.path)}")
-    elif folder := os.environ.get("STRAGGLERS_DATA"):
-        document = config.with_data(document, folder)
+    reads = config.takes_data(document)
+    if options.path is not None and not reads:
+        raise BadInput(f"--path {options.path}: {name} reads no data; leave it out")
+    own = document["task"].get("path") if reads else None
+    if reads and (folder := options.path or own or os.environ.get("STRAGGLERS_DATA")):
+        document = config.override(document, f"task.path={_json(folder)}")
     if options.seed is not None:
         document = config.override(document, f"seed={options.seed}")
     return document

@@ -89,13 +89,9 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
     return _with(document, path.split("."), value_of(text.strip()))
 
 
-def with_data(document: dict[str, Any], folder: str) -> dict[str, Any]:
-    """The document with the folder of its task's data; its own, if it names one."""
-    task = document.get("task")
-    own = isinstance(task, dict) and "path" in task
-    if own or "task.path" not in _paths(Experiment, document):
-        return document
-    return _with(document, ["task", "path"], folder)
+def takes_data(document: dict[str, Any]) -> bool:
+    """Whether the document's task reads files, which task.path names."""
+    return "task.path" in _paths(Experiment, document)
 
 
 def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from stragglers.tasks.base import Task
 from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
 from stragglers.tasks.glyphs import glyphs
+from stragglers.tasks.stackoverflow import stackoverflow
 from stragglers.weights import report_weights
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
@@ -78,9 +79,16 @@ def task(given: settings.Task) -> Task:
                 profile=given.profile,
                 partition_seed=given.partition_seed,
             )
-        case _:
-            name = given.__struct_config__.tag
-            raise BadInput(f"task {name!r} can be planned but not trained")
+        case settings.StackOverflow():
+            return stackoverflow(
+                folder,
+                straggler_tags=given.straggler_tags,
+                vocabulary=given.vocabulary,
+                accuracy=given.accuracy,
+                profile=given.profile,
+            )
+        case settings.Fleet():
+            raise BadInput("task 'fleet' has no data; it can be planned but not trained")
 
 
 @cache

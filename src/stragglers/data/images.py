@@ -65,7 +65,7 @@ class Images(NamedTuple):
 def find(kind: Kind, path: Path) -> Found:
     """The files in a folder, or those that a file belongs to."""
     if not path.exists():
-        raise BadInput(f"{path}: no such folder or file; {_expected(kind)}")
+        raise BadInput(f"{path}: no such folder or file; set --path to the files of {kind.name}")
     folder = path if path.is_dir() else path.parent
     half = None
     for layout in kind.layouts:

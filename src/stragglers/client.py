@@ -3,7 +3,8 @@
     position p = step * batch + 0 .. batch - 1          p runs through epoch after epoch
     example    = first + shuffled(p mod n; dispatch, epoch p // n)
     loss       = mean supervised loss
-               + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE
+               + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE,
+                                                        summed over a text's weighted positions
                + nu / 2 * |w - w0|^2                    and the task's penalty on w, if it has one
     w         <- w - lr * gradient,    delta = w0 - w
 
@@ -43,6 +44,12 @@ class Data(NamedTuple):
 
     x: jax.Array
     y: jax.Array
+
+
+def on_device(task: Task) -> Data:
+    """A CPU takes the examples where they are, even if that is in a file; text is held once."""
+    x = jax.device_put(np.asarray(task.x))
+    return Data(x, x if task.y is task.x else jax.device_put(np.asarray(task.y)))
 
 
 class Job(NamedTuple):
@@ -87,7 +94,10 @@ def local_sgd(task: Task, client: Client) -> Local:
         losses = task.loss(logits, y)
         if client.distillation:
             teacher = jax.lax.stop_gradient(task.model.apply(sent.teacher, x, None))
-            losses = losses + client.distillation * distance(logits, teacher)
+            psi = distance(logits, teacher)
+            if task.position_weight:
+                psi = psi * task.position_weight(y)
+            losses = losses + client.distillation * _total(psi)
         total = jnp.mean(losses)
         if client.last_batch == "keep":
             total = jnp.sum(losses, where=valid) / jnp.maximum(jnp.sum(valid), 1)
@@ -144,19 +154,20 @@ def local_training(
 
 
 def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """psi of each example; over whatever axes come after the batch."""
+    """psi of each prediction: of an example, or of each position of one."""
     t = client.temperature
 
     def cross_entropy(student: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = jax.nn.softmax(teacher / t)
-        return -_total(soft * jax.nn.log_softmax(student / t))
+        return -jnp.sum(soft * jax.nn.log_softmax(student / t), axis=-1)
 
     def kl(student: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = jax.nn.softmax(teacher / t)
-        return _total(soft * (jax.nn.log_softmax(teacher / t) - jax.nn.log_softmax(student / t)))
+        ratio = jax.nn.log_softmax(teacher / t) - jax.nn.log_softmax(student / t)
+        return jnp.sum(soft * ratio, axis=-1)
 
     def logit_mse(student: jax.Array, teacher: jax.Array) -> jax.Array:
-        return _total(jnp.square(student - teacher)) / student.shape[-1]
+        return jnp.mean(jnp.square(student - teacher), axis=-1)
 
     return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
         client.distillation_loss

@@ -64,11 +64,12 @@ class _Program(NamedTuple):
     prepare: Any
     loss: Any
     penalty: Any
+    position_weight: Any
 
 
 def advance(task: Task, algorithm: Algorithm, client: Client, carry: Carry, *rest: Any) -> Carry:
     """Takes the server through a range of steps; the old carry is given away."""
-    program = _Program(task.model, task.prepare, task.loss, task.penalty)
+    program = _Program(task.model, task.prepare, task.loss, task.penalty, task.position_weight)
     return _advance(program, algorithm, client, carry, *rest)
 
 

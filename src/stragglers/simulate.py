@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stragglers import engine, metrics, trees
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.client import Client, Data, local_steps
+from stragglers.client import Client, Data, local_steps, on_device
 from stragglers.errors import BadInput
 from stragglers.lanes import pack
 from stragglers.metrics import Metrics
@@ -182,13 +182,7 @@ def _set_up(
     packing = pack(rows.begin, steps, lanes or default_lanes(rows.begin, steps))
     table = engine.table_of(rows, packing, sizes, task.offsets[rows.client], steps, weight)
     carry = engine.start(algorithm, params, rows.slots)
-    return _Run(rows, steps, table, carry, _on_device(task))
-
-
-def _on_device(task: Task) -> Data:
-    """The training examples; on a CPU they stay where they are, even if that is in a file."""
-    x = jax.device_put(np.asarray(task.x))
-    return Data(x, x if task.y is task.x else jax.device_put(np.asarray(task.y)))
+    return _Run(rows, steps, table, carry, on_device(task))
 
 
 def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64]) -> int:

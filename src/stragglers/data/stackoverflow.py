@@ -2,7 +2,8 @@
 
     ids         pad 0, bos 1, eos 2, words 3 ..., oov last
     sentence    bos, its first 20 words, eos if it has fewer, padded to 21      [sentences, 21]
-    input       the first 20 of a sentence, target the last 20: held once, they share all but one
+    input       the first 20 of a sentence, target the last 20: held once, they share all but one;
+                an eos in the input has padding for its target, and counts nowhere
 
 A folder in any of these layouts, the first that is found, or the first file of one:
 

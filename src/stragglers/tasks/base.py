@@ -35,6 +35,8 @@ class Task(NamedTuple):
     score: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
     test_client: NDArray[np.int32] | None = None  # the training client of a test example, or -1
     penalty: Callable[[Params], jax.Array] | None = None  # on the weights, added to the loss
+    # y: how much each position of a text counts, in distillation as in the loss; None for images.
+    position_weight: Callable[[jax.Array], jax.Array] | None = None
 
 
 def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:

@@ -3,7 +3,7 @@
     x, y      both the sentence itself, [sentences, 21]; input is its first 20, target its last 20
     loss      fedjax: sum over the target's tokens of the cross-entropy, over 13.3
               afo: its mean over the target's tokens
-              Padding never counts; end of sentence and unknown words do.
+              Padding never counts; end of sentence and unknown words do. So in distillation.
     score     right / counted, over tokens of the vocabulary; padding and end of sentence never
               count, and the two published definitions differ in unknown words:
               fedjax: they count, always as wrong; the model may only answer with words
@@ -13,7 +13,6 @@
 original takes it over a batch. Straggler accuracy is that of test sentences under a straggler tag.
 """
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -68,6 +67,7 @@ def stackoverflow(
         loss=LOSSES[profile],
         score=SCORES[accuracy],
         test_client=np.asarray(data.test_user),
+        position_weight=POSITION_WEIGHTS[profile],
     ))  # fmt: skip
 
 
@@ -96,14 +96,23 @@ def targets(sentences: jax.Array) -> jax.Array:
     return sentences[:, 1:].astype(jnp.int32)
 
 
+def over_expected_length(sentences: jax.Array) -> jax.Array:
+    return (targets(sentences) != PAD) / EXPECTED_LENGTH
+
+
+def over_length(sentences: jax.Array) -> jax.Array:
+    counts = targets(sentences) != PAD
+    return counts / jnp.sum(counts, axis=1, keepdims=True)
+
+
 def summed(logits: jax.Array, sentences: jax.Array) -> jax.Array:
-    y = targets(sentences)
-    return jnp.sum(cross_entropy(logits, y), axis=1, where=y != PAD) / EXPECTED_LENGTH
+    each = cross_entropy(logits, targets(sentences))
+    return jnp.sum(over_expected_length(sentences) * each, axis=1)
 
 
 def averaged(logits: jax.Array, sentences: jax.Array) -> jax.Array:
-    y = targets(sentences)
-    return jnp.mean(cross_entropy(logits, y), axis=1, where=y != PAD)
+    each = cross_entropy(logits, targets(sentences))
+    return jnp.sum(over_length(sentences) * each, axis=1)
 
 
 def words_or_wrong(logits: jax.Array, sentences: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -122,8 +131,6 @@ def _totals(right: jax.Array, counted: jax.Array) -> tuple[jax.Array, jax.Array]
     return jnp.sum(right & counted, axis=1, dtype=jnp.float32), total
 
 
-LOSSES: dict[Profile, Callable[..., jax.Array]] = {"fedjax": summed, "afo": averaged}
-SCORES: dict[Accuracy, Callable[..., tuple[jax.Array, jax.Array]]] = {
-    "fedjax": words_or_wrong,
-    "tff": words_alone,
-}
+LOSSES = {"fedjax": summed, "afo": averaged}
+POSITION_WEIGHTS = {"fedjax": over_expected_length, "afo": over_length}
+SCORES = {"fedjax": words_or_wrong, "tff": words_alone}

@@ -1,11 +1,13 @@
 """`stragglers run` on files: one preset of each task, tiny data, the real command line."""
 
 import json
+from importlib import resources
 
 import pytest
 
 from stragglers import metrics
 from stragglers.cli import main
+from stragglers.errors import BadInput
 from stragglers.models.resnet import resnet
 from tests.data import files, pictures
 
@@ -55,8 +57,8 @@ def test_emnist(capsys, tmp_path):
 
 
 def test_cifar100(capsys, tmp_path, monkeypatch):
-    # Two narrow stages: to compile all of ResNet-18 takes a minute.
-    monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", resnet(widths=(8, 16)))
+    # One narrow stage: to compile all of ResNet-18 takes a minute.
+    monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", resnet(widths=(8,)))
     folder = tmp_path / "data"
     folder.mkdir()
     files.tff_hdf5(folder / "fed_cifar100_train.h5", pictures.photographs([2] * 4))
@@ -66,6 +68,33 @@ def test_cifar100(capsys, tmp_path, monkeypatch):
     trial = train(capsys, tmp_path, "cifar100/per-domain/fare-dust", "--path", str(folder),
                   "--updates", "2", *arguments)  # fmt: skip
     assert trial["curve"][-1]["updates"] == 2 and trial["clients"] is None
+
+
+def data_of(given, monkeypatch, *arguments, preset="emnist/per-domain/fedadam"):
+    """The folder that `run` would read."""
+    seen = []
+
+    def stop(task):
+        seen.append(task.path)
+        raise BadInput("enough")
+
+    monkeypatch.setattr("stragglers.build.prepare_data", stop)
+    monkeypatch.setenv("STRAGGLERS_DATA", given)
+    assert main(["run", preset, *arguments]) == 2
+    return seen[0]
+
+
+def test_where_the_data_is(monkeypatch, tmp_path):
+    assert data_of("/from/environment", monkeypatch) == "/from/environment"
+    odd = 'a "quoted" \\ folder = 1'
+    assert data_of("/from/environment", monkeypatch, "--path", odd) == odd
+    assert data_of("/from/environment", monkeypatch, "--set", "path=mine") == "mine"
+    text = resources.files("stragglers").joinpath("presets/emnist/per-domain/fedadam.toml")
+    own = tmp_path / "own.toml"
+    own.write_text(text.read_text().replace("[task]", "[task]\npath = 'beside'"))
+    beside = str(tmp_path / "beside")
+    assert data_of("/from/environment", monkeypatch, preset=str(own)) == beside
+    assert data_of("/from/environment", monkeypatch, "--path", "x", preset=str(own)) == "x"
 
 
 def test_bad_files_are_one_line_and_leave_no_folder_behind(capsys, tmp_path):

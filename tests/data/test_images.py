@@ -264,6 +264,34 @@ def test_refuses_truncated_files(tmp_path, layout, share):
     refused(EMNIST, tmp_path, name=path.name)
 
 
+@pytest.mark.parametrize("kind, layout", [
+    (EMNIST, "HDF5"), (EMNIST, "SQLite"), (EMNIST, "FedJAX"), (EMNIST, "LEAF"),
+    (CIFAR100, "HDF5"), (CIFAR100, "pickles"), (CIFAR100, "binary.tar.gz"),
+])  # fmt: skip
+def test_flipped_bits_are_refused_in_one_line_or_harmless(tmp_path, kind, layout):
+    """Where a layout has no checksum, a pixel may change; nothing else may happen."""
+    if kind is EMNIST:
+        EMNIST_LAYOUTS[layout](tmp_path, without_empty(TRAIN), without_empty(TEST))
+    else:
+        (CIFAR_LAYOUTS | RAW_LAYOUTS)[layout](tmp_path)
+    found = images.find(kind, tmp_path)
+    path, rng, refusals = found.train[0], np.random.default_rng(0), 0
+    whole = path.read_bytes()
+    for _ in range(40):
+        place = int(rng.integers(min(len(whole), int(rng.choice([200, 4000, len(whole)])))))
+        flipped = bytes([whole[place] ^ (1 << int(rng.integers(8)))])
+        path.write_bytes(whole[:place] + flipped + whole[place + 1 :])
+        try:
+            data = images.read(kind, found)
+        except BadInput as error:
+            refusals += 1
+            assert "\n" not in str(error) and str(tmp_path) in str(error)
+        else:
+            assert data.x.dtype in (np.uint8, np.float32)  # floats: a pixel between two bytes
+            assert 0 <= data.y.min() <= data.y.max() < kind.classes
+    assert refusals > 3
+
+
 def test_says_which_half_is_missing(tmp_path):
     pictures.leaf_json(tmp_path / "train/a.json", TRAIN)
     refused(EMNIST, tmp_path, r"a\.json without test/\*\.json; expected both")

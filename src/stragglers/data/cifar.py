@@ -71,9 +71,9 @@ def unpickled(content: bytes, where: str) -> tuple[NDArray, NDArray, NDArray]:
     except _Refused as refused:
         raise BadInput(f"{where}: asks for {refused}, which CIFAR-100 does not; not safe") from None
     except Exception as error:  # whatever the bytes of a stranger may cause
-        raise BadInput(f"{where}: not a whole pickle of CIFAR-100 ({error})") from None
-    parts = [_part(batch, name) for name in ("data", "fine_labels", "coarse_labels")]
-    data, fine, coarse = parts
+        why = next(iter(f"{error}".splitlines()), type(error).__name__)
+        raise BadInput(f"{where}: not a whole pickle of CIFAR-100 ({why})") from None
+    data, fine, coarse = (_part(batch, name) for name in ("data", "fine_labels", "coarse_labels"))
     if data.dtype != np.uint8 or data.shape != (len(fine), 3072) or len(fine) != len(coarse):
         raise BadInput(
             f"{where}: data {data.dtype} {data.shape}, {fine.size} fine and {coarse.size} coarse "

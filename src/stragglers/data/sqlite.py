@@ -24,8 +24,9 @@ def opened(path: Path, tables: dict[str, set[str]]) -> Iterator[sqlite3.Connecti
                         f"expected {' and '.join(map(repr, tables))}"
                     )
             yield db
-    except sqlite3.Error as error:
-        raise BadInput(f"{path}: cannot be read as SQLite ({error}); fetch it again") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        why = f"{error}".splitlines()[0]
+        raise BadInput(f"{path}: cannot be read as SQLite ({why}); fetch it again") from None
 
 
 def columns(db: sqlite3.Connection, table: str) -> set[str]:

@@ -62,7 +62,7 @@ def cifar100(
     return Task(
         name="cifar100",
         population=split.population(origin),
-        x=data.x[kept],
+        x=np.take(data.x, kept, axis=0),
         y=data.y[kept],
         offsets=np.concatenate([[0], np.cumsum(split.examples)]),
         test_x=data.test_x,

@@ -1,5 +1,38 @@
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 # The same examples on every machine: a failure in one place is a failure everywhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """A folder with real files in their public layouts; skips where there are none.
+
+    They are unpacked once, outside the repository, from shared/data beside it (or from
+    $STRAGGLERS_SHARED/data).
+    """
+    beside = Path(__file__).resolve().parents[2] / "shared"
+    source = Path(os.environ.get("STRAGGLERS_SHARED") or beside) / "data"
+    if not (source / "unpack.py").exists():
+        pytest.skip(f"no real data: {source} has no unpack.py (STRAGGLERS_SHARED may name another)")
+    files = sorted((path.name, path.stat().st_size) for path in source.iterdir())
+    version = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = caches / "stragglers-tests" / version
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:  # tests may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            part = folder.with_suffix(".part")
+            subprocess.run([sys.executable, source / "unpack.py", part], check=True)
+            part.rename(folder)
+    return folder

@@ -64,6 +64,25 @@ def test_settings_by_bare_name_and_by_path(capsys):
 def test_only_the_published_settings_are_compared_with_the_paper(capsys):
     assert plan(capsys, "cifar100/per-example/fedavg", "--seed", "3")["paper_time_s"] == 638038
     assert plan(capsys, "cifar100/per-example/fedavg", "--set", "goal=30")["paper_time_s"] is None
+    assert plan(capsys, "cifar100/per-example/fedavg", "--updates", "80")["paper_time_s"] is None
+    elsewhere = ("cifar100/per-example/fedavg", "--set", "path=/elsewhere")
+    assert plan(capsys, *elsewhere)["paper_time_s"] == 638038
+
+
+def test_updates_are_the_budget(capsys):
+    short = plan(capsys, "cifar100/per-example/fedavg", "--updates", "100")
+    assert short["client_updates"] == 100 and short["server_steps"] == 5
+
+
+def test_sizes_without_data_are_those_of_the_papers_stragglers(capsys):
+    same = plan(capsys, "emnist/per-domain/fedavg", "--set", "stragglers=800")
+    assert same["time_s"] == plan(capsys, "emnist/per-domain/fedavg")["time_s"]
+    for setting in ("stragglers=400", "straggler_classes=[5]"):
+        assert "800 clients" in refused(
+            capsys, "plan", "emnist/per-domain/fedavg", "--set", setting
+        )
+    fewer = plan(capsys, "cifar100/per-domain/fedavg", "--set", "stragglers=50")
+    assert fewer["share"]["straggler"]["population"] == 0.1
 
 
 def test_latencies_beyond_all_numbers_never_report(capsys, tmp_path):

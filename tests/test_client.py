@@ -154,14 +154,14 @@ def soften(logits, t):
 
 
 def by_hand(kind, student, teacher, t):
-    """psi of each example, as one would write it down."""
+    """psi of each prediction, as one would write it down."""
     p, q = soften(teacher, t), soften(student, t)
     values = {
         "cross_entropy": -p * np.log(q),
         "kl": p * np.log(p / q),
         "logit_mse": (student - teacher) ** 2 / student.shape[-1],
     }[kind]
-    return values.reshape(len(values), -1).sum(axis=1)
+    return values.sum(axis=-1)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
@@ -225,3 +225,21 @@ def test_the_teacher_is_a_constant_even_when_it_is_the_model_itself():
             found = delta(client, model, sent, steps=3)
             np.testing.assert_allclose(found, descend(start, matrix, 0.5, 0.8, 3), rtol=1e-11)
             assert not np.allclose(found, descend(start, matrix, 0.5, 0.0, 3), rtol=1e-3)
+
+
+def test_a_penalty_on_the_weights_is_part_of_the_loss():
+    """One step with the penalty |w|^2 adds lr * 2 w0 to the delta."""
+    plain = linear_task()
+    client = Client(learning_rate=0.1, batch_size=BATCH)
+    data = Data(jnp.asarray(plain.x), jnp.asarray(plain.y))
+    start = plain.model.init(jax.random.key(0))
+    job = jax.tree.map(jnp.int32, Job(0, 0, 4, 4, 1))
+    penalised = plain._replace(penalty=lambda w: jnp.sum(w["w"] ** 2) + jnp.sum(w["b"] ** 2))
+    without, with_penalty = (
+        local_training(task, client)(data, np.uint32(0), Download(start, start), job)
+        for task in (plain, penalised)
+    )
+    for name, weights in start.items():
+        np.testing.assert_allclose(
+            with_penalty[name] - without[name], 0.2 * weights, rtol=1e-4, atol=1e-6
+        )

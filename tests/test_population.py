@@ -226,3 +226,38 @@ def test_a_bad_file_of_clients_is_one_line_with_file_and_line(tmp_path, content,
         population.from_csv(file)
     message = str(error.value)
     assert "\n" not in message and str(file) in message and complaint in message
+
+
+def test_the_split_marks_the_richest_and_takes_the_classes_from_the_others():
+    offsets = np.array([0, 3, 3, 5, 9])
+    slow = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1], bool)  # two, none, two, two
+    split = population.straggler_split(slow, offsets, 2)
+    assert split.straggler.tolist() == [True, False, True, False]  # a tie goes to the lower index
+    assert split.keep.tolist() == [True] * 5 + [False, True, True, False]
+    assert split.examples.tolist() == [3, 0, 2, 2]
+    who = split.population("a test")
+    assert who.group.tolist() == [1, 0, 1, 0] and who.groups == population.PAPER_GROUPS
+
+
+def test_a_client_that_loses_everything_keeps_its_place():
+    split = population.straggler_split(np.ones(4, bool), np.array([0, 3, 4]), 1)
+    assert split.examples.tolist() == [3, 0] and split.keep.tolist() == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize("stragglers", [-1, 3])
+def test_more_stragglers_than_clients_are_refused(stragglers):
+    with pytest.raises(BadInput, match=f"stragglers={stragglers} of 2 clients"):
+        population.straggler_split(np.ones(4, bool), np.array([0, 3, 4]), stragglers)
+
+
+@pytest.mark.parametrize(("clients", "stragglers"), [(3400, 800), (489, 115), (34, 8), (1, 1)])
+def test_as_many_stragglers_as_the_paper_has(clients, stragglers):
+    assert population.share(clients, population.EMNIST_STRAGGLERS) == stragglers
+
+
+def test_cifar100_with_other_straggler_classes():
+    who = population.cifar100(0, stragglers=50, straggler_classes=(0,))
+    coarse = dirichlet_partition(0) // FINE_PER_COARSE
+    held = (coarse == 0).sum(axis=1)
+    assert (who.group == STRAGGLER).sum() == 50
+    np.testing.assert_array_equal(who.examples, np.where(who.group == STRAGGLER, 100, 100 - held))

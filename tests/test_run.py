@@ -113,7 +113,15 @@ def test_a_run_in_which_everybody_diverges_says_so(capsys, tmp_path):
 
 
 BAD = {
-    "emnist/per-domain/feast": "not trained yet",
+    "emnist/per-domain/feast": "task 'emnist' needs its data; set --path DIR",
+    "cifar100/per-domain/feast": "`stragglers data cifar100` says which files",
+    "stackoverflow/per-domain/feast": "task 'stackoverflow' needs its data",
+    "emnist/per-domain/feast --path no/such/folder": "no/such/folder: no such folder or file",
+    "emnist/per-domain/feast --path tests": "tests: no files of EMNIST; expected one of",
+    "glyphs/per-domain/feast --path tests": "--path tests: glyphs/per-domain/feast reads no data",
+    "emnist/per-domain/feast --set profile=tff": "task.profile",
+    "emnist/per-domain/feast --set straggler_classes=[62]": "task.straggler_classes",
+    "glyphs/per-domain/fedadam --updates 0": "updates",
     "glyphs/per-domain/feats": "did you mean",
     "glyphs/per-domain/fedadam --trials 0": "trials=0",
     "glyphs/per-domain/fedadam --trials x": "invalid int value",

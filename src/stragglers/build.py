@@ -1,5 +1,6 @@
 """From settings to the objects that they describe."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import latency, population, schedule, settings
+from stragglers.data import images, stackoverflow
+from stragglers.data.cifar100 import CIFAR100
+from stragglers.data.emnist import EMNIST
 from stragglers.distributions import DISTRIBUTIONS, Distribution
 from stragglers.errors import BadInput
 from stragglers.handwriting import book
@@ -27,10 +31,15 @@ def clients(task: settings.Task, seed: int) -> Population:
     match task:
         case settings.Glyphs():
             return book(task.writers, task.data_seed).population
-        case settings.Emnist():
+        case settings.Emnist(stragglers=None | 800, straggler_classes=(0, 1, 2, 3, 4)):
             return population.emnist()
+        case settings.Emnist():
+            raise BadInput(
+                f"task: stragglers={task.stragglers}, straggler_classes={task.straggler_classes}: "
+                "sizes without data are known of the 800 clients and digits 0 to 4 alone"
+            )
         case settings.Cifar100():
-            return population.cifar100(task.partition_seed)
+            return population.cifar100(task.partition_seed, task.stragglers, task.straggler_classes)
         case settings.StackOverflow():
             return population.stackoverflow()
         case settings.Fleet(csv=str(file), groups=None):
@@ -43,6 +52,31 @@ def clients(task: settings.Task, seed: int) -> Population:
             return population.fleet(made_up, seed)
         case _:
             raise BadInput("task: a fleet needs `csv` or `groups`, and not both")
+
+
+def data_folder(task: settings.Task) -> str:
+    """Where a task's data is; empty if it brings its own."""
+    if not isinstance(task, settings.Emnist | settings.Cifar100 | settings.StackOverflow):
+        return ""
+    if task.path is None:
+        name = task.__struct_config__.tag
+        raise BadInput(
+            f"task {name!r} needs its data; set --path DIR (`stragglers data {name}` says which "
+            "files)"
+        )
+    return task.path
+
+
+def prepare_data(task: settings.Task) -> None:
+    """Reads a task's files into the cache, or refuses them, before anything is trained."""
+    folder = Path(data_folder(task))
+    match task:
+        case settings.Emnist():
+            images.load(EMNIST, images.find(EMNIST, folder))
+        case settings.Cifar100():
+            images.load(CIFAR100, images.find(CIFAR100, folder))
+        case settings.StackOverflow():
+            stackoverflow.prepared(folder, task.straggler_tags, task.vocabulary)
 
 
 def factors(given: settings.Latency) -> dict[str, Factors] | Factors:

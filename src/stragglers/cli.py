@@ -4,6 +4,7 @@ import argparse
 import difflib
 import itertools
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -182,8 +183,38 @@ def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     documents = {name: _document(source, options) for name, source in sources.items()}
     for name, document in documents.items():
         with about(sources[name]):
-            build.check_trainable(config.experiment_from(document))
+            experiment = config.experiment_from(document)
+            build.check_trainable(experiment)
+            build.prepare_data(experiment.task)
     return documents
+
+
+def data(options: argparse.Namespace) -> None:
+    """Prints what a task's data is; fetches it first if asked to."""
+    from stragglers import describe
+
+    picture = checked_path(options.figure) if options.figure else None
+    place = describe.folder(options.task, options.path)
+    if options.download:
+        describe.fetch(options.task, place, options.file)
+    elif options.file:
+        raise BadInput(f"--file {options.file} says what to fetch; add --download")
+    opened = describe.opened(options.task, place, options.set)
+    summary = describe.summarise(opened)
+    if picture:
+        from stragglers.report import figures, samples
+
+        words = describe.words(opened)
+        drawn = samples.page(opened.task, words) if words else samples.sheet(opened.task)
+        figures.save(drawn, picture)
+    if options.json:
+        print(_json(summary))
+        return
+    from stragglers.report import inventory
+
+    inventory.print_data(summary)
+    if picture:
+        print(f"picture: {picture}")
 
 
 def _document(source: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -193,10 +224,23 @@ def _document(source: str, options: argparse.Namespace) -> dict[str, Any]:
         if options.reading:
             document = config.with_reading(document, options.reading)
         document = config.override_all(document, options.set)
+        if options.updates is not None:
+            document = config.override(document, f"updates={options.updates}")
+        document = _with_data(document, source, options.path)
         if options.seed is not None:
             document = config.override(document, f"seed={options.seed}")
         config.experiment_from(document)
     return document
+
+
+def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:
+    """The document with the folder of its task's data: given, its own, or of the environment."""
+    if not config.takes_data(document):
+        if path is not None:
+            raise BadInput(f"--path {path}: {source} reads no data; leave it out")
+        return document
+    folder = path or document["task"].get("path") or os.environ.get("STRAGGLERS_DATA")
+    return config.override(document, f"task.path={_json(folder)}") if folder else document
 
 
 def list_presets(options: argparse.Namespace) -> None:
@@ -314,7 +358,7 @@ def tune(options: argparse.Namespace) -> None:
     print(f"preset: {preset}\npage: {about_all}")
 
 
-def _json(document: dict[str, Any]) -> str:
+def _json(document: Any) -> str:
     """One line; infinity, which JSON lacks, becomes null."""
     return msgspec.json.encode(document).decode()
 
@@ -341,9 +385,17 @@ def _parser() -> argparse.ArgumentParser:
         help="a table over several values of a setting; give it twice for all combinations",
     )  # fmt: skip
     planning.add_argument("--figure", metavar="FILE", help="draws it: .png, .pdf or .svg")
-    planning.set_defaults(run=plan)
+    planning.set_defaults(run=plan, path=None)
 
     running = commands.add_parser("run", help="train: by default, six algorithms on glyphs")
+    looking = commands.add_parser("data", help="what a task's data is, and where to get it")
+    looking.add_argument("task", metavar="TASK", help="emnist, cifar100, stackoverflow or glyphs")
+    looking.add_argument("--path", metavar="DIR", help="its files, default: $STRAGGLERS_DATA")
+    looking.add_argument("--download", action="store_true", help="fetches what is not there yet")
+    looking.add_argument("--file", metavar="NAME", help="which of the public files to fetch")
+    looking.add_argument("--figure", metavar="FILE", help="draws some of it: .png, .pdf or .svg")
+    looking.set_defaults(run=data)
+
     running.add_argument(
         "presets", nargs="*", metavar="PRESET",
         help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
@@ -362,6 +414,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     tuning.set_defaults(run=tune)
     for command in (running, tuning):
+        command.add_argument(
+            "--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA"
+        )
         command.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
         command.add_argument("--processes", type=int, help="trials at once, default: what fits")
         command.add_argument(
@@ -377,10 +432,12 @@ def _parser() -> argparse.ArgumentParser:
             "--out", default="runs", metavar="DIR",
             help="for run folders, default runs; trials that are there are not repeated",
         )  # fmt: skip
-    for command in (planning, running, tuning):
+    for command in (planning, running, tuning, looking):
         command.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
         )
+    for command in (planning, running, tuning):
+        command.add_argument("--updates", help="the budget, in client updates")
         command.add_argument("--seed", help="of clients, latencies and weights, default 0")
         command.add_argument("--reading", help="another reading of the paper: literal")
 
@@ -416,7 +473,7 @@ def _parser() -> argparse.ArgumentParser:
 
     listing = commands.add_parser("list", help="the presets")
     listing.set_defaults(run=list_presets)
-    for command in (planning, running, tuning, showing, reporting, exporting, listing):
+    for command in (planning, running, tuning, looking, showing, reporting, exporting, listing):
         command.add_argument("--json", action="store_true", help="prints one JSON object instead")
     return parser
 

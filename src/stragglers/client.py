@@ -3,8 +3,9 @@
     position p = step * batch + 0 .. batch - 1          p runs through epoch after epoch
     example    = first + shuffled(p mod n; dispatch, epoch p // n)
     loss       = mean supervised loss
-               + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE
-               + nu / 2 * |w - w0|^2
+               + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE,
+                                                        summed over a text's weighted positions
+               + nu / 2 * |w - w0|^2                    and the task's penalty on w, if it has one
     w         <- w - lr * gradient,    delta = w0 - w
 
 The teacher is the model that the client was sent, unless the algorithm sends another. It is
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from stragglers import trees
 from stragglers.algorithms.base import Download, Params
 from stragglers.shuffle import hashed, shuffled
-from stragglers.tasks.base import Lesson
+from stragglers.tasks.base import Lesson, Task
 
 
 class Client(NamedTuple):
@@ -44,6 +45,12 @@ class Data(NamedTuple):
 
     x: jax.Array
     y: jax.Array
+
+
+def on_device(task: Task) -> Data:
+    """A CPU takes the examples where they are, even if that is in a file; text is held once."""
+    x = jax.device_put(np.asarray(task.x))
+    return Data(x, x if task.y is task.x else jax.device_put(np.asarray(task.y)))
 
 
 class Job(NamedTuple):
@@ -94,13 +101,18 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
         losses = lesson.loss(logits, y)
         if client.distillation:
             teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
-            losses = losses + client.distillation * distance(logits, teacher)
+            psi = distance(logits, teacher)
+            if lesson.position_weight:
+                psi = psi * lesson.position_weight(y)
+            losses = losses + client.distillation * _total(psi)
         total = jnp.mean(losses)
         if client.last_batch == "keep":
             total = jnp.sum(losses, where=valid) / jnp.maximum(jnp.sum(valid), 1)
         if client.proximal:
             drift = trees.subtract(params, sent.model)
             total = total + client.proximal / 2 * _square(drift)
+        if lesson.penalty:
+            total = total + lesson.penalty(params)
         return total
 
     def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:
@@ -150,19 +162,20 @@ def local_training(
 
 
 def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """psi of each example; over whatever axes come after the batch."""
+    """psi of each prediction: of an example, or of each position of one."""
     t = client.temperature
 
     def cross_entropy(student: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = jax.nn.softmax(teacher / t)
-        return -_total(soft * jax.nn.log_softmax(student / t))
+        return -jnp.sum(soft * jax.nn.log_softmax(student / t), axis=-1)
 
     def kl(student: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = jax.nn.softmax(teacher / t)
-        return _total(soft * (jax.nn.log_softmax(teacher / t) - jax.nn.log_softmax(student / t)))
+        ratio = jax.nn.log_softmax(teacher / t) - jax.nn.log_softmax(student / t)
+        return jnp.sum(soft * ratio, axis=-1)
 
     def logit_mse(student: jax.Array, teacher: jax.Array) -> jax.Array:
-        return _total(jnp.square(student - teacher)) / student.shape[-1]
+        return jnp.mean(jnp.square(student - teacher), axis=-1)
 
     return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
         client.distillation_loss

@@ -120,7 +120,7 @@ def _beside(document: Any, folder: Path) -> Any:
         return document
     return {
         key: str((folder / value).absolute())
-        if key in ("csv", "file") and isinstance(value, str)
+        if key in ("csv", "file", "path") and isinstance(value, str)
         else _beside(value, folder)
         for key, value in document.items()
     }
@@ -146,7 +146,7 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
         if path in group:
             for other in group - {path}:
                 document = _without(document, other.split("."))
-    if path != "seed":
+    if path not in ("seed", "task.path"):
         document = _without(document, ["paper"])  # another experiment than the published one
     changed = _with(document, path.split("."), value_of(text.strip()))
     if _leaf(path) in KINDS:
@@ -163,6 +163,11 @@ def _leaf(path: str) -> str:
 def _keys_at(document: dict[str, Any], section: str) -> set[str]:
     found = schema.section_at(Experiment, document, section)
     return schema.keys(found) if found else set()
+
+
+def takes_data(document: dict[str, Any]) -> bool:
+    """Whether the document's task reads files, which task.path names."""
+    return "task.path" in schema.paths(Experiment, document)
 
 
 def with_reading(document: dict[str, Any], name: str) -> dict[str, Any]:

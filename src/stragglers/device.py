@@ -32,6 +32,8 @@ def prepare(threads: int) -> None:
 
 
 def cache_folder() -> Path:
-    """For what can be made again: $XDG_CACHE_HOME/stragglers, or ~/.cache/stragglers."""
+    """For what can be made again: $STRAGGLERS_CACHE, or stragglers in $XDG_CACHE_HOME, ~/.cache."""
+    if given := os.environ.get("STRAGGLERS_CACHE"):
+        return Path(given)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "stragglers"

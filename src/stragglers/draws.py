@@ -32,6 +32,8 @@ class Purpose(IntEnum):
     DRAWINGS = 10
     TEST_LABELS = 11
     TEST_DRAWINGS = 12
+    HELD_OUT = 13  # which drawings of a writer are for testing, where the files do not say
+    IMAGES = 14  # which image of its label CIFAR-100's partition deals out next
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -1,6 +1,8 @@
 """How good a model is: accuracy on straggler classes, on the others, and on all.
 
 straggler accuracy = right / counted, over test examples of the straggler classes
+
+`per_client` has the spread over clients instead: each one's accuracy on its own test examples.
 """
 
 from functools import partial
@@ -15,6 +17,7 @@ from stragglers.programs import compiled
 from stragglers.tasks.base import Task
 
 BATCH = 500
+PERCENTILES = (5, 25, 50, 75, 95)
 
 
 class Metrics(NamedTuple):
@@ -81,3 +84,31 @@ def _totals(apply, prepare, loss, score, params: Params, data: TestData) -> jax.
         return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
 
     return jnp.sum(jax.lax.map(batch, data), axis=0)
+
+
+def per_client(task: Task, params: Params, data: TestData) -> dict[str, list[float]] | None:
+    """PERCENTILES over the clients of each group of their accuracy on all of `data`, the whole
+    test set; None if no test example belongs to a training client."""
+    if task.test_client is None or not (task.test_client >= 0).any():
+        return None
+    size, clients = len(task.test_x), task.population.clients
+    scores = np.asarray(_scores(task.model.apply, task.prepare, task.score, params, data))
+    right, counted = np.moveaxis(scores, 1, 0).reshape(2, -1)[:, :size].astype(float)
+    owner = np.where(task.test_client < 0, clients, task.test_client)  # the last is nobody
+    right, counted = (
+        np.bincount(owner, values, minlength=clients + 1)[:clients] for values in (right, counted)
+    )
+    spread = {}
+    for index, group in enumerate(task.population.groups):
+        tested = (task.population.group == index) & (counted > 0)
+        if tested.any():
+            spread[group] = np.percentile(right[tested] / counted[tested], PERCENTILES).tolist()
+    return spread
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _scores(apply, prepare, score, params: Params, data: TestData) -> jax.Array:
+    def batch(part: TestData) -> jax.Array:
+        return jnp.stack(score(apply(params, prepare(part.x, None), None), part.y))
+
+    return jax.lax.map(batch, data)  # [batches, (right, counted), BATCH]

@@ -5,13 +5,14 @@
 
 A fine label that has run out leaves its q, an emptied coarse class leaves p, and both are
 renormalised. Fine label f belongs to coarse class f // 5 here: with labels alone, only how they
-are grouped matters.
+are grouped matters. `deal` hands out images that have labels of their own.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import draws
+from stragglers.errors import BadInput
 
 COARSE, FINE_PER_COARSE, IMAGES_PER_LABEL = 20, 5, 500
 
@@ -37,6 +38,32 @@ def dirichlet_partition(
             left -= np.bincount(wanted[:allowed], minlength=left.size).reshape(left.shape)
             taken += allowed
     return labels
+
+
+def deal(
+    fine: NDArray[np.int32], coarse_of_fine: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    """The images of each client, [clients, images], by the partition of the same seed.
+
+    The j-th fine label of coarse class c stands for the partition's label 5 c + j, and clients
+    take its images in an order that was shuffled once. 100 images make a client.
+    """
+    counts = np.bincount(fine, minlength=len(coarse_of_fine))
+    each = int(counts[0])
+    if each == 0 or (counts != each).any():
+        label = int(np.flatnonzero(counts != each)[0]) if each else 0
+        raise BadInput(
+            f"{counts[label]} images of label {label} and {each} of label 0, expected equally many "
+            "of each, as CIFAR-100 has"
+        )
+    real = np.argsort(coarse_of_fine, kind="stable")  # of each of the partition's labels
+    wanted = real[dirichlet_partition(seed, each, each)]
+    rng = draws.generator(seed, draws.Purpose.IMAGES)
+    shuffled = rng.permutation(len(fine))
+    stock = shuffled[np.argsort(fine[shuffled], kind="stable")]  # label by label
+    dealt = np.empty(wanted.size, np.int64)
+    dealt[np.argsort(wanted, axis=None, kind="stable")] = stock
+    return dealt.reshape(wanted.shape)
 
 
 def _joint(

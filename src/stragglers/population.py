@@ -8,7 +8,7 @@ The paper's split: the clients richest in the straggler classes are the straggle
 else loses those classes (Hard et al., section 4.1). Sizes here are those after the removal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 PAPER_GROUPS = ("standard", "straggler")
 MOST_EXAMPLES = 10**15  # of one client; float64 counts that far exactly
 VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
+EMNIST_STRAGGLERS, CIFAR100_STRAGGLERS = (800, 3400), (125, 500)  # of so many clients
 
 
 class Population(NamedTuple):
@@ -100,14 +101,52 @@ def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:
     return np.rint(sizes).astype(np.int64)
 
 
-def cifar100(partition_seed: int = 0) -> Population:
+def cifar100(
+    partition_seed: int = 0,
+    stragglers: int | None = None,
+    straggler_classes: Sequence[int] = VEHICLES,
+) -> Population:
     """CIFAR-100's 500 clients, partitioned anew from labels alone; 125 of them stragglers."""
     coarse = dirichlet_partition(partition_seed) // FINE_PER_COARSE
-    vehicles = np.isin(coarse, VEHICLES).sum(axis=1)
-    straggler = most(vehicles, 125)
-    examples = np.where(straggler, coarse.shape[1], coarse.shape[1] - vehicles)
+    clients, each = coarse.shape
+    split = straggler_split(
+        np.isin(coarse, straggler_classes).ravel(),
+        np.arange(0, coarse.size + 1, each),
+        share(clients, CIFAR100_STRAGGLERS) if stragglers is None else stragglers,
+    )
     origin = f"CIFAR-100's Dirichlet partition made from labels alone (seed {partition_seed})"
-    return Population(examples, straggler.astype(np.int16), PAPER_GROUPS, origin)
+    return split.population(origin)
+
+
+class Split(NamedTuple):
+    """The paper's split of clients, and what it leaves of their examples."""
+
+    straggler: NDArray[np.bool_]  # of each client
+    keep: NDArray[np.bool_]  # of each example: not a straggler class with a standard client
+    examples: NDArray[np.int64]  # of each client, after the removal
+
+    def population(self, origin: str) -> Population:
+        return Population(self.examples, self.straggler.astype(np.int16), PAPER_GROUPS, origin)
+
+
+def straggler_split(slow: NDArray[np.bool_], offsets: NDArray[np.int64], stragglers: int) -> Split:
+    """Splits clients whose rows lie side by side; `slow` marks examples of straggler classes.
+
+    A client that loses everything keeps its place, with no examples.
+    """
+    clients = len(offsets) - 1
+    if not 0 <= stragglers <= clients:
+        raise BadInput(f"stragglers={stragglers} of {clients} clients, expected at most {clients}")
+    owner = np.repeat(np.arange(clients), np.diff(offsets))
+    straggler = most(np.bincount(owner[slow], minlength=clients), stragglers)
+    keep = straggler[owner] | ~slow
+    return Split(straggler, keep, np.bincount(owner[keep], minlength=clients))
+
+
+def share(clients: int, published: tuple[int, int]) -> int:
+    """As many stragglers among these clients as the paper has among its own, at least one."""
+    stragglers, of = published
+    return max(1, round(clients * stragglers / of))
 
 
 def most(count: NDArray[np.int64], stragglers: int) -> NDArray[np.bool_]:

@@ -60,6 +60,7 @@ def record(
                 "finished": _now(),
                 "trained": result.trained,
                 "dropped": result.dropped,
+                "clients": result.clients,
                 "wall_s": time.perf_counter() - began,
                 "device": {
                     **run["device"],

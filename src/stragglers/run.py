@@ -21,7 +21,10 @@ from stragglers.schedule import Schedule
 from stragglers.setup import Start, Trial
 from stragglers.simulate import Point, Progress, Result, simulate_together
 from stragglers.tasks.base import Task
+from stragglers.tasks.cifar100 import cifar100
+from stragglers.tasks.emnist import emnist
 from stragglers.tasks.glyphs import glyphs
+from stragglers.tasks.stackoverflow import stackoverflow
 from stragglers.weights import report_weights
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
@@ -83,12 +86,35 @@ def train(
 
 
 def task(given: settings.Task) -> Task:
+    folder = build.data_folder(given)
     match given:
         case settings.Glyphs():
             return glyphs(given.writers, given.data_seed)
-        case _:
-            name = given.__struct_config__.tag
-            raise BadInput(f"task {name!r} can be planned but not trained yet; use 'glyphs'")
+        case settings.Emnist():
+            return emnist(
+                folder,
+                stragglers=given.stragglers,
+                straggler_classes=given.straggler_classes,
+                profile=given.profile,
+            )
+        case settings.Cifar100():
+            return cifar100(
+                folder,
+                stragglers=given.stragglers,
+                straggler_classes=given.straggler_classes,
+                profile=given.profile,
+                partition_seed=given.partition_seed,
+            )
+        case settings.StackOverflow():
+            return stackoverflow(
+                folder,
+                straggler_tags=given.straggler_tags,
+                vocabulary=given.vocabulary,
+                accuracy=given.accuracy,
+                profile=given.profile,
+            )
+        case settings.Fleet():
+            raise BadInput("task 'fleet' has no data; it can be planned but not trained")
 
 
 @cache

@@ -16,6 +16,7 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Profile = Literal["fedjax", "afo"]  # of two code bases, see docs/profiles.md
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,17 +60,28 @@ class Percentiles(Settings, frozen=True, tag="percentiles", tag_field="kind"):
 Distribution = LogNormal | Constant | ShiftedExponential | Gamma | Pareto | Samples | Percentiles
 
 
-# Tasks: whose clients these are.
+# Tasks: whose clients these are. `path` is where the data is; only training needs it.
 class Emnist(Settings, frozen=True, tag="emnist", tag_field="name"):
-    pass
+    path: str | None = None
+    profile: Profile = "fedjax"
+    stragglers: Count | None = None  # clients; default 800 of 3,400
+    straggler_classes: tuple[Annotated[int, Meta(ge=0, le=61)], ...] = (0, 1, 2, 3, 4)
 
 
 class Cifar100(Settings, frozen=True, tag="cifar100", tag_field="name"):
-    partition_seed: Seed = 0
+    path: str | None = None
+    profile: Profile = "fedjax"
+    stragglers: Count | None = None  # clients; default 125 of 500
+    straggler_classes: tuple[Annotated[int, Meta(ge=0, le=19)], ...] = (18, 19)  # coarse
+    partition_seed: Seed = 0  # of images that come without clients
 
 
 class StackOverflow(Settings, frozen=True, tag="stackoverflow", tag_field="name"):
-    pass
+    path: str | None = None
+    profile: Profile = "fedjax"
+    straggler_tags: tuple[str, ...] = ("math", "c++")  # as they are, no parts of others
+    vocabulary: Annotated[int, Meta(ge=1, le=65_532)] = 10_000  # words; ids are 16 bits
+    accuracy: Literal["fedjax", "tff"] = "fedjax"  # whether unknown words count, as wrong
 
 
 class Glyphs(Settings, frozen=True, tag="glyphs", tag_field="name"):

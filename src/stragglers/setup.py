@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stragglers import engine, metrics
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.client import Client, Data, local_steps
+from stragglers.client import Client, local_steps, on_device
 from stragglers.engine import Carry, Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import pack
@@ -99,7 +99,7 @@ def set_up(
     packing = pack(joint.begin, steps, lanes or default_lanes(joint.begin, steps))
     table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
     carry = engine.start(algorithm, params, joint.slots)
-    feed = Feed(table, Data(jnp.asarray(task.x), jnp.asarray(task.y)), jnp.asarray(seeds))
+    feed = Feed(table, on_device(task), jnp.asarray(seeds))
     every = metrics.test_data(task)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples)
     advance = engine.program(task, algorithm, client, carry, feed)

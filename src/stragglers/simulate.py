@@ -56,6 +56,8 @@ class Result(NamedTuple):
     dropped: int
     diverged: str | None  # what happened, if training ended early
     start: Start
+    # Percentiles of accuracy over each group's clients, at the end (see metrics.per_client).
+    clients: dict[str, list[float]] | None = None
 
 
 class Progress(NamedTuple):
@@ -156,6 +158,7 @@ def simulate_together(
                 on_point(trial, course.curve[-1])
     for trial, course in under_way.items():
         course.params = _of(algorithm.params, carry.server, trial)
+        course.clients = metrics.per_client(task, course.model, run.every)
     return [course.result(run.start) for course in courses]
 
 
@@ -172,6 +175,7 @@ class _Course:
     model: Params = None
     params: Params = None
     trained: int = 0
+    clients: dict[str, list[float]] | None = None
 
     def goes_on(self, first: int, step: int, dropped: int, finite: bool) -> None:
         lost, self.dropped = dropped - self.dropped, dropped
@@ -207,7 +211,14 @@ class _Course:
 
     def result(self, start: Start) -> Result:
         return Result(
-            self.curve, self.params, self.model, self.trained, self.dropped, self.diverged, start
+            self.curve,
+            self.params,
+            self.model,
+            self.trained,
+            self.dropped,
+            self.diverged,
+            start,
+            self.clients,
         )
 
 

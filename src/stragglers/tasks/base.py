@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 from numpy.typing import NDArray
 
 from stragglers.errors import BadInput
-from stragglers.models.base import Model
+from stragglers.models.base import Model, Params
 from stragglers.population import Population
 
 CHECKED = 2**28
@@ -26,6 +28,8 @@ class Lesson(NamedTuple):
     model: Model
     prepare: Callable[[jax.Array, jax.Array | None], jax.Array]
     loss: Callable[[jax.Array, jax.Array], jax.Array]
+    penalty: Callable[[Params], jax.Array] | None
+    position_weight: Callable[[jax.Array], jax.Array] | None
 
 
 class Task(NamedTuple):
@@ -42,10 +46,23 @@ class Task(NamedTuple):
     loss: Callable[[jax.Array, jax.Array], jax.Array]  # logits, y: loss of each example
     # Logits, y: how much of each example is right, and out of how much (tokens, for text).
     score: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    test_client: NDArray[np.int32] | None = None  # the training client of a test example, or -1
+    penalty: Callable[[Params], jax.Array] | None = None  # on the weights, added to the loss
+    # y: how much each position of a text counts, in distillation as in the loss; None for images.
+    position_weight: Callable[[jax.Array], jax.Array] | None = None
 
     @property
     def lesson(self) -> Lesson:
-        return Lesson(self.model, self.prepare, self.loss)
+        return Lesson(*(getattr(self, name) for name in Lesson._fields))
+
+
+def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+
+
+def is_right(logits: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    right = (jnp.argmax(logits, axis=-1) == y).astype(jnp.float32)
+    return right, jnp.ones_like(right)
 
 
 def checksum(task: Task) -> str:

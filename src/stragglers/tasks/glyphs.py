@@ -9,12 +9,11 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from stragglers.draws import Purpose
 from stragglers.handwriting import STRAGGLER_CLASSES, book, choose, draw, streams
 from stragglers.models.mlp import mlp
-from stragglers.tasks.base import Task
+from stragglers.tasks.base import Task, cross_entropy, is_right
 
 CLASSES = 62
 TEST_PER_WRITER = 20
@@ -47,6 +46,7 @@ def glyphs(writers: int = 200, seed: int = 0) -> Task:
         prepare=ink,
         loss=cross_entropy,
         score=is_right,
+        test_client=np.repeat(np.arange(writers, dtype=np.int32), TEST_PER_WRITER),
     )
 
 
@@ -54,12 +54,3 @@ def ink(x: jax.Array, key: jax.Array | None) -> jax.Array:
     """Raw pixels, 255 for paper, as 0 for paper and 1 for ink."""
     del key
     return 1 - x.astype(jnp.float32) / 255
-
-
-def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, y)
-
-
-def is_right(logits: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    right = (jnp.argmax(logits, axis=-1) == y).astype(jnp.float32)
-    return right, jnp.ones_like(right)

@@ -1,0 +1,1 @@
+"""Files that others published: containers of clients' examples, and prepared arrays."""

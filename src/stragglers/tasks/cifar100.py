@@ -1,0 +1,126 @@
+"""CIFAR-100 among 500 clients, from TFF's files or from its authors'.
+
+    clients      TFF's, or 100 images each by the two-level Dirichlet partition of partition.py:
+                 the very population that `population.cifar100` plans without data
+    stragglers   the 125 clients with the most vehicles; everybody else loses theirs
+    training     x = standardised(flip?(crop of 24x24 at random)), test: the crop in the middle
+    standardised (x - mean) / max(sd, 1/sqrt(n)) over the n = 1,728 values of a crop
+
+Under profile afo a batch shares the place of its crop, as in the code of 2020, and the loss has
+1e-4 times the sum of squares of the weights.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers.data import images
+from stragglers.data.cifar import COARSE_OF_FINE
+from stragglers.data.cifar100 import CIFAR100
+from stragglers.errors import BadInput
+from stragglers.models.base import Profile
+from stragglers.models.resnet import l2_penalty, resnet
+from stragglers.partition import deal
+from stragglers.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
+from stragglers.tasks.base import Task, cross_entropy, is_right
+
+SIDE, CROP = 32, 24
+MODEL = resnet()
+
+
+@cache
+def cifar100(
+    path: str,
+    *,
+    stragglers: int | None = None,
+    straggler_classes: tuple[int, ...] = VEHICLES,
+    profile: Profile = "fedjax",
+    partition_seed: int = 0,
+) -> Task:
+    """The task from the files under `path`; equal arguments give the same object.
+
+    Straggler classes are coarse ones. `partition_seed` is for files without clients.
+    """
+    found = images.find(CIFAR100, Path(path))
+    data = images.load(CIFAR100, found)
+    rows, offsets = np.arange(len(data.y)), data.offsets
+    if not found.layout.partitioned:
+        rows, offsets = _partitioned(data.y, partition_seed, str(found.train[0]))
+    clients = len(offsets) - 1
+    slow = np.isin(COARSE_OF_FINE, straggler_classes)  # of each fine label
+    count = share(clients, CIFAR100_STRAGGLERS) if stragglers is None else stragglers
+    split = straggler_split(slow[data.y[rows]], offsets, count)
+    kept = rows[split.keep]
+    origin = images.origin(CIFAR100, found, data, clients)
+    if not found.layout.partitioned:
+        origin += f"; Dirichlet partition (seed {partition_seed})"
+    return Task(
+        name="cifar100",
+        population=split.population(origin),
+        x=np.take(data.x, kept, axis=0),
+        y=data.y[kept],
+        offsets=np.concatenate([[0], np.cumsum(split.examples)]),
+        test_x=data.test_x,
+        test_y=data.test_y,
+        test_straggler=slow[data.test_y],
+        model=MODEL,
+        prepare=PREPARE[profile],
+        loss=cross_entropy,
+        score=is_right,
+        penalty=PENALTY[profile],
+    )
+
+
+def _partitioned(
+    fine: NDArray[np.int32], seed: int, where: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the images client by client, and where each client begins."""
+    try:
+        dealt = deal(fine, COARSE_OF_FINE, seed)
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    return dealt.ravel(), np.arange(0, dealt.size + 1, dealt.shape[1])
+
+
+def crop(x: jax.Array, key: jax.Array | None, together: bool = False) -> jax.Array:
+    """[batch, 32, 32, 3] bytes -> [batch, 24, 24, 3]: random crops and flips, each image its own.
+
+    Without a key, the middle. `together`: one place for the whole batch.
+    """
+    batch, ahead = len(x), jnp.arange(CROP)
+    if key is None:
+        begin = (SIDE - CROP) // 2
+        crops = x[:, begin : begin + CROP, begin : begin + CROP]
+        return standardised(crops)
+    place, flip = jax.random.split(key)
+    begin = jax.random.randint(place, (1 if together else batch, 2), 0, SIDE - CROP + 1)
+    begin = jnp.broadcast_to(begin, (batch, 2))
+    flipped = jax.random.bernoulli(flip, 0.5, (batch, 1))
+    rows = begin[:, :1] + ahead
+    columns = begin[:, 1:] + jnp.where(flipped, ahead[::-1], ahead)
+    # One gather makes both.
+    crops = x[jnp.arange(batch)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return standardised(crops)
+
+
+def standardised(x: jax.Array) -> jax.Array:
+    """Each image with mean 0 and variance 1; one of a single colour becomes 0."""
+    x = x.astype(jnp.float32)
+    centred = x - x.mean((1, 2, 3), keepdims=True)
+    deviation = jnp.sqrt(jnp.square(centred).mean((1, 2, 3), keepdims=True))
+    return centred / jnp.maximum(deviation, np.prod(x.shape[1:]) ** -0.5)
+
+
+PREPARE: dict[Profile, Callable[[jax.Array, jax.Array | None], jax.Array]] = {
+    "fedjax": crop,
+    "afo": partial(crop, together=True),
+}
+PENALTY: dict[Profile, Callable | None] = {
+    "fedjax": None,
+    "afo": partial(l2_penalty, weight=1e-4),
+}

@@ -3,6 +3,7 @@
 import json
 from importlib import resources
 
+import numpy as np
 import pytest
 
 from stragglers import metrics
@@ -68,6 +69,34 @@ def test_cifar100(capsys, tmp_path, monkeypatch):
     trial = train(capsys, tmp_path, "cifar100/per-domain/fare-dust", "--path", str(folder),
                   "--updates", "2", *arguments)  # fmt: skip
     assert trial["curve"][-1]["updates"] == 2 and trial["clients"] is None
+
+
+def test_stackoverflow(capsys, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    words = np.array(["how", "do", "i", "sort", "a", "list", "of", "numbers", "in", "place"])
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        users = {
+            f"user{number}": {
+                "tokens": np.array([" ".join(rng.choice(words, 5)) for _ in range(4)], object),
+                "tags": np.array(["math|sql" if number < 2 else "sql"] * 4, object),
+            }
+            for number in range(6)
+        }
+        files.tff_hdf5(folder / f"stackoverflow_{split}.h5", users)
+    arguments = [
+        "--path",
+        str(folder),
+        "--updates",
+        "4",
+        "--set",
+        "goal=2",
+        "--set",
+        "batch_size=2",
+    ]
+    trial = train(capsys, tmp_path, "stackoverflow/per-domain/fedadam-over-selection", *arguments)
+    assert trial["curve"][-1]["updates"] == 4 and set(trial["clients"]) == {"standard", "straggler"}
 
 
 def data_of(given, monkeypatch, *arguments, preset="emnist/per-domain/fedadam"):

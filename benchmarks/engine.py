@@ -134,16 +134,18 @@ def main() -> None:
     parser.add_argument("--mean", type=int, default=100)
     parser.add_argument("--model", choices=list(MODELS), default="cnn")
     parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--sizes", choices=("equal", "log-normal"), help="one of them alone")
     options = parser.parse_args()
     print(f"{jax.devices()[0].device_kind}, {options.model}")
     people = 20 * options.clients
     tail = np.random.default_rng(1).lognormal(0, 1, people)
     for name, sizes in {
-        "equal sizes": np.full(people, options.mean),
-        "log-normal sizes": np.maximum(1, np.rint(options.mean * tail / tail.mean())).astype(int),
+        "equal": np.full(people, options.mean),
+        "log-normal": np.maximum(1, np.rint(options.mean * tail / tail.mean())).astype(int),
     }.items():
-        print(name)
-        measure(options, sizes)
+        if options.sizes in (None, name):
+            print(f"{name} sizes")
+            measure(options, sizes)
 
 
 if __name__ == "__main__":

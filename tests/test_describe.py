@@ -142,7 +142,9 @@ def test_pictures(capsys, emnist, suffix):
 
 
 def test_figures_are_refused_before_anything_is_read(capsys, tmp_path):
-    assert "a figure ends in" in refused(capsys, "emnist", "--figure", tmp_path / "a.txt")
+    assert "expected a name that ends in .png" in refused(
+        capsys, "emnist", "--figure", tmp_path / "a.txt"
+    )
 
 
 @pytest.mark.parametrize("task", ["emnist", "cifar100", "stackoverflow"])

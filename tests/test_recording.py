@@ -14,22 +14,26 @@ SMALL = ["writers=12", "goal=3", "updates=25", "evaluations=3"]
 EXPERIMENT = config.experiment_from(config.override_all(config.read(NAME), SMALL))
 
 
-def nothing(progress):
-    del progress
+def recorded(folder, interrupt=lambda trial, progress: None, experiments=(EXPERIMENT,)):
+    folders = [folder / f"run{seed}" for seed in range(len(experiments))]
+    return record(folders, NAME, experiments, on_start=lambda start: None, on_progress=interrupt)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    record(folder, NAME, EXPERIMENT, nothing)
-    return folder
+    folder = tmp_path_factory.mktemp("runs")
+    recorded(folder)
+    return folder / "run0"
 
 
 def test_it_says_what_it_was_made_with_and_of(folder):
     run = json.loads((folder / "run.json").read_text())
     assert set(run["versions"]) == {"stragglers", "python", "jax", "jaxlib", "numpy"}
     assert run["versions"]["jax"] == jax.__version__
-    assert run["device"] == {"platform": "cpu", "kind": "cpu", "threads": 1, "lanes": 1}
+    assert run["device"] == {
+        "platform": "cpu", "kind": "cpu", "threads": 1, "lanes": 1, "trials_together": 1
+    }  # fmt: skip
+    assert all(size > 0 for size in run["memory"].values()) and "program" in run["memory"]
     assert run["data"]["task"] == "glyphs" and len(run["data"]["checksum"]) == 64
     assert run["schedule"]["server_steps"] == len(prepare(EXPERIMENT).schedule.time)
     assert run["started"] <= run["finished"] and run["started"].endswith("+00:00")
@@ -37,7 +41,7 @@ def test_it_says_what_it_was_made_with_and_of(folder):
 
 
 def test_it_holds_what_training_gives(folder):
-    result = train(prepare(EXPERIMENT))
+    (result,) = train([prepare(EXPERIMENT)])
     read = records.load(folder)
     assert len(result.curve) == 3 and read.run["trained"] == result.trained
     for index, point in enumerate(result.curve):
@@ -60,15 +64,31 @@ def test_late_reports_are_counted_as_they_are_used(folder):
 
 
 def test_an_interruption_leaves_what_was_evaluated_and_a_run_to_start_anew(tmp_path):
-    def interrupt(progress):
+    def interrupt(trial, progress):
         if progress.metrics is not None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        record(tmp_path / "run", NAME, EXPERIMENT, interrupt)
-    left = records.load(tmp_path / "run")
+        recorded(tmp_path, interrupt)
+    left = records.load(tmp_path / "run0")
     assert left.status == "running" and left.curve["step"].size == 1
-    records.check_free(tmp_path / "run")
-    record(tmp_path / "run", NAME, EXPERIMENT, nothing)
-    again = records.load(tmp_path / "run")
+    records.check_free(tmp_path / "run0")
+    recorded(tmp_path)
+    again = records.load(tmp_path / "run0")
     assert again.status == "finished" and again.curve["step"].size == 3
+
+
+def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
+    other = config.experiment_from(
+        config.override_all(config.read(NAME), [*SMALL, "seed=1", "lanes=4"])
+    )
+    recorded(tmp_path, experiments=[config.experiment_from(
+        config.override_all(config.read(NAME), [*SMALL, "lanes=4"])), other])  # fmt: skip
+    first, second = (records.load(tmp_path / f"run{trial}") for trial in (0, 1))
+    alone = records.load(folder)
+    assert first.run["device"]["trials_together"] == second.run["device"]["trials_together"] == 2
+    assert (first.seed, second.seed) == (0, 1)
+    for column in ("step", "updates", "time_s", "local_steps"):
+        np.testing.assert_array_equal(first.curve[column], alone.curve[column])
+    np.testing.assert_allclose(first.curve["total_loss"], alone.curve["total_loss"], rtol=1e-4)
+    assert not np.array_equal(first.curve["time_s"], second.curve["time_s"])

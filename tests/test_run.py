@@ -41,7 +41,11 @@ def test_every_algorithm_trains_and_lands_in_table_and_picture(capsys, tmp_path)
     losses = [run["curve"][-1]["total_loss"] for run in runs]
     assert len(set(losses)) == len(losses)
     assert (tmp_path / "out" / "accuracy.png").stat().st_size > 10_000
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["accuracy.png", "glyphs"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "accuracy.png",
+        "glyphs",
+        "report.html",
+    ]
     assert [record.folder for record in records.find([tmp_path / "out"])] == sorted(
         Path(run["folder"]) for run in runs
     )

@@ -27,7 +27,7 @@ def train(capsys, tmp_path, preset, *arguments):
     code = main(["run", preset, *arguments, "--out", str(tmp_path / "out"), "--json"])
     out, err = capsys.readouterr()
     assert code == 0, err
-    (trial,) = json.loads(out)[preset]
+    (trial,) = json.loads(out)["runs"]
     return trial
 
 
@@ -52,8 +52,8 @@ def test_emnist(capsys, tmp_path):
     trial = train(capsys, tmp_path, "emnist/per-domain/fedadam-over-selection", *arguments)
     last = trial["curve"][-1]
     assert last["updates"] == 4 and last["test_examples"] == 12
-    assert set(trial["clients"]) == {"standard", "straggler"}
-    for spread in trial["clients"].values():
+    assert set(trial["run"]["clients"]) == {"standard", "straggler"}
+    for spread in trial["run"]["clients"].values():
         assert len(spread) == 5 and 0 <= spread[0] <= spread[-1] <= 1 and spread == sorted(spread)
 
 
@@ -68,7 +68,7 @@ def test_cifar100(capsys, tmp_path, monkeypatch):
     arguments = [word for setting in settings for word in ("--set", setting)]
     trial = train(capsys, tmp_path, "cifar100/per-domain/fare-dust", "--path", str(folder),
                   "--updates", "2", *arguments)  # fmt: skip
-    assert trial["curve"][-1]["updates"] == 2 and trial["clients"] is None
+    assert trial["curve"][-1]["updates"] == 2 and trial["run"]["clients"] is None
 
 
 def test_stackoverflow(capsys, tmp_path):
@@ -96,7 +96,10 @@ def test_stackoverflow(capsys, tmp_path):
         "batch_size=2",
     ]
     trial = train(capsys, tmp_path, "stackoverflow/per-domain/fedadam-over-selection", *arguments)
-    assert trial["curve"][-1]["updates"] == 4 and set(trial["clients"]) == {"standard", "straggler"}
+    assert trial["curve"][-1]["updates"] == 4 and set(trial["run"]["clients"]) == {
+        "standard",
+        "straggler",
+    }
 
 
 def data_of(given, monkeypatch, *arguments, preset="emnist/per-domain/fedadam"):

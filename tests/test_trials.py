@@ -31,19 +31,22 @@ def trained(monkeypatch):
 
     @contextmanager
     def here(threads, update, deadline, *processes):
-        def submit(job):
+        def submit(bundle):
             future = Future()
-            clock[0] += 60 * trained.minutes
+            clock[0] += 60 * trained.minutes * len(bundle)
             in_time = clock[0] <= deadline
-            write(job, "finished" if in_time else "running", 60 * trained.minutes)
-            future.set_result(Outcome("", 60 * trained.minutes if in_time else None))
-            done.append(job.label)
+            for job in bundle:
+                write(job, "finished" if in_time else "running", 60 * trained.minutes)
+                done.append(job.label)
+            lines = [""] * len(bundle)
+            future.set_result(Outcome(lines, 60 * trained.minutes if in_time else None))
+            trained.bundles.append([job.label for job in bundle])
             return future
 
         yield submit
 
     def trained(*arguments, minutes=1, **options):
-        trained.minutes = minutes
+        trained.minutes, trained.bundles = minutes, []
         done.clear()
         clock[0] = 0.0
         left = trials.run_missing(*arguments, **options)
@@ -110,6 +113,23 @@ def test_of_what_nothing_is_known_one_is_tried(tmp_path, trained):
     assert done == [f"{FEAST} 1/2"] and left == [f"{FEAST} 1/2", f"{FEAST} 2/2"]
 
 
+def test_trials_of_one_experiment_share_programs_that_fill_an_accelerator(
+    tmp_path, trained, monkeypatch
+):
+    wide = jobs(tmp_path, (FEAST, FEDAVG), count=5)  # 24 and 20 clients at once
+    assert max(map(len, trials.bundles(wide, None))) == 1  # a CPU
+    assert [len(bundle) for bundle in trials.bundles(wide, 3)] == [3, 2, 3, 2]
+    trained(wide, together=3)
+    assert [len(bundle) for bundle in trained.bundles] == [3, 2, 3, 2]
+    assert trained.bundles[1] == [f"{FEAST} 4/5", f"{FEAST} 5/5"]
+    monkeypatch.setattr(trials, "find_spec", lambda name: name == "jax_cuda13_plugin" or None)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setattr(trials, "FULL", 50)
+    assert [len(bundle) for bundle in trials.bundles(wide, None)] == [2, 2, 1, 2, 2, 1]
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert max(map(len, trials.bundles(wide, None))) == 1
+
+
 def test_a_trial_takes_as_long_as_its_experiment_or_else_its_task(tmp_path):
     (feast, more), (fedavg, _) = jobs(tmp_path, (FEAST,)), jobs(tmp_path, (FEDAVG,), updates=1_200)
     took = [trials.Took(fedavg, 30.0)]
@@ -126,5 +146,6 @@ def test_as_many_processes_as_there_are_cores_for(monkeypatch):
     monkeypatch.setattr(trials, "find_spec", lambda name: None)
     assert [trials.processes_for(jobs, 2) for jobs in (1, 3, 100)] == [1, 3, 4]
     assert trials.processes_for(100, 16) == 1
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(trials, "find_spec", lambda name: name == "jax_cuda13_plugin" or None)
     assert trials.processes_for(100, 1) == 1

@@ -202,7 +202,8 @@ def data(options: argparse.Namespace) -> None:
     opened = describe.opened(options.task, place, options.set)
     summary = describe.summarise(opened)
     if picture:
-        from stragglers.report import figures, samples
+        from stragglers import samples
+        from stragglers.report import figures
 
         words = describe.words(opened)
         drawn = samples.page(opened.task, words) if words else samples.sheet(opened.task)

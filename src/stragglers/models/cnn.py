@@ -11,7 +11,6 @@ The profiles draw weights differently (Haiku's default or Glorot uniform); biase
 """
 
 import jax
-import jax.numpy as jnp
 
 from stragglers.models import layers, stem
 from stragglers.models.base import Model, Params, Profile
@@ -35,7 +34,7 @@ def cnn(profile: Profile = "fedjax", classes: int = 62) -> Model:
     def apply(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
         first, second = (None, None) if key is None else jax.random.split(key)
         x = jax.lax.stop_gradient(x[..., None])
-        if stem.runs_here() and x.dtype != jnp.float64:
+        if stem.serves(x):
             x = stem.stem(params["conv1"], params["conv2"]["kernel"], x)
         else:
             x = jax.nn.relu(layers.convolution(params["conv1"], x))

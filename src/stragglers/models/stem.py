@@ -39,6 +39,15 @@ def runs_here() -> bool:
     return device.platform == "gpu" and "NVIDIA" in device.device_kind and float(capability) >= 8
 
 
+def serves(x: jax.Array) -> bool:
+    """Whether images are for these kernels: not in precisions that have no matrix instructions."""
+    return runs_here() and x.dtype != jnp.float64 and _precision() not in ("float32", "highest")
+
+
+def _precision() -> str | None:
+    return jax.config.jax_default_matmul_precision  # pyright: ignore
+
+
 @jax.custom_vjp
 def stem(first: Layer, kernel: jax.Array, x: jax.Array) -> jax.Array:
     """pool(conv(relu(conv(x, first)), kernel)); no gradient flows into the images."""
@@ -227,8 +236,7 @@ def _tap(i: int, j: int) -> bool:
 
 
 def _dot(a: jax.Array, b: jax.Array, trans_a: bool = False) -> jax.Array:
-    wanted = jax.config.jax_default_matmul_precision  # pyright: ignore
-    return triton.dot(a, b, trans_a=trans_a, allow_tf32=wanted not in ("float32", "highest"))
+    return triton.dot(a, b, trans_a=trans_a, allow_tf32=True)
 
 
 def _call(kernel: Any, *, grid: int, out_specs: Any, out_shape: Any) -> Any:

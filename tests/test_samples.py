@@ -1,7 +1,7 @@
 import numpy as np
 
+from stragglers import samples
 from stragglers.population import PAPER_GROUPS, Population
-from stragglers.report import samples
 from stragglers.tasks.glyphs import glyphs
 
 
@@ -28,7 +28,7 @@ def test_labels_and_colours_are_those_of_the_examples():
     for axes, row in zip(sheet.axes, rows):
         labels = [text.get_text() for text in axes.texts]
         assert labels == [samples.LABELS["glyphs"][y] for y in task.y[row.examples]]
-        slow = [text.get_color() == samples.COLOURS[1] for text in axes.texts]
+        slow = [text.get_color() == samples.GROUPS[1] for text in axes.texts]
         assert slow == [label in "01234" for label in labels]
         assert row.group == "straggler" or not any(slow)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from stragglers import trees
 from stragglers.algorithms.base import Algorithm, Download, Params, State, Sum
@@ -145,6 +146,9 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
     def row_at(place: jax.Array) -> jax.Array:
         return table.order[jnp.minimum(place, table.order.size - 1)]
 
+    # All leaves in one row: one product and one sum for each hand-over, however many they are.
+    flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
+
     @jax.vmap
     def models(row: jax.Array) -> Params:
         return model_of(row)
@@ -178,10 +182,10 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
         row = row_at(lane.place)
         steps = table.job.steps[row]
         ends = (lane.place < end) & (lane.step >= steps)
-        delta = trees.subtract(models(row), lane.params)
         idle = steps == 0  # it had nothing to train on, and says so
-        good = idle | jnp.isfinite(jax.vmap(trees.sum_of_squares)(delta))
-        delta = _choose(ends & good & ~idle, delta, trees.zeros_like(delta))  # 0 * NaN is NaN
+        delta = flat(trees.subtract(models(row), lane.params))
+        good = idle | jnp.isfinite(jnp.sum(jnp.square(delta), axis=1))
+        delta = jnp.where((ends & good & ~idle)[:, None], delta, 0)  # 0 * NaN is NaN
         buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
         bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
         dropped = dropped + bad.sum(1, dtype=jnp.int32)
@@ -228,20 +232,20 @@ def _add(buckets: Sum, slot: jax.Array, report: Sum) -> Sum:
 
 
 def _add_lanes(
-    buckets: Sum, slot: jax.Array, weight: jax.Array, delta: Params, counts: jax.Array
+    buckets: Sum, slot: jax.Array, weight: jax.Array, delta: jax.Array, counts: jax.Array
 ) -> Sum:
-    """Adds the lanes that count into their slots: one matrix product, in a fixed order."""
+    """Adds the lanes that count into their slots: one matrix product, in a fixed order.
+
+    `delta` is [lanes, all leaves in a row].
+    """
     slots = buckets.weight.shape[0]
     place = (jnp.arange(slots)[:, None] == slot[None]) & counts[None]  # [slots, lanes]
-    weights = jnp.where(place, weight[None], 0)
-
-    def add(bucket: jax.Array, each: jax.Array) -> jax.Array:
-        total = jnp.tensordot(weights, each, 1, precision=jax.lax.Precision.HIGHEST)
-        return bucket + total.astype(bucket.dtype)
-
+    weights = jnp.where(place, weight[None], 0).astype(delta.dtype)
+    total = jnp.matmul(weights, delta, precision=jax.lax.Precision.HIGHEST)
+    _, unflat = ravel_pytree(trees.row(buckets.delta, 0))
     return Sum(
-        jax.tree.map(add, buckets.delta, delta),
-        buckets.weight + weights.sum(1),
+        trees.add(buckets.delta, jax.vmap(unflat)(total)),
+        buckets.weight + weights.sum(1).astype(buckets.weight.dtype),
         buckets.reports + place.sum(1, dtype=jnp.int32),
     )
 

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stragglers import config, records, trials
+from stragglers import config, device, records, trials
 from stragglers.errors import BadInput
 from stragglers.workers import Outcome
 
@@ -122,7 +122,7 @@ def test_trials_of_one_experiment_share_programs_that_fill_an_accelerator(
     trained(wide, together=3)
     assert [len(bundle) for bundle in trained.bundles] == [3, 2, 3, 2]
     assert trained.bundles[1] == [f"{FEAST} 4/5", f"{FEAST} 5/5"]
-    monkeypatch.setattr(trials, "find_spec", lambda name: name == "jax_cuda13_plugin" or None)
+    monkeypatch.setattr(device, "find_spec", lambda name: name == "jax_cuda13_plugin" or None)
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(trials, "FULL", 50)
     assert [len(bundle) for bundle in trials.bundles(wide, None)] == [2, 2, 1, 2, 2, 1]
@@ -143,9 +143,9 @@ def test_a_trial_takes_as_long_as_its_experiment_or_else_its_task(tmp_path):
 
 def test_as_many_processes_as_there_are_cores_for(monkeypatch):
     monkeypatch.setattr(trials.os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(trials, "find_spec", lambda name: None)
+    monkeypatch.setattr(device, "find_spec", lambda name: None)
     assert [trials.processes_for(jobs, 2) for jobs in (1, 3, 100)] == [1, 3, 4]
     assert trials.processes_for(100, 16) == 1
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    monkeypatch.setattr(trials, "find_spec", lambda name: name == "jax_cuda13_plugin" or None)
+    monkeypatch.setattr(device, "find_spec", lambda name: name == "jax_cuda13_plugin" or None)
     assert trials.processes_for(100, 1) == 1

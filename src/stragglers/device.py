@@ -6,15 +6,23 @@ of the run, not of the machine: with it equal, one core and two give the same bi
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from stragglers.errors import BadInput
+
+ACCELERATORS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "libtpu")
+
+
+def on_accelerator() -> bool:
+    """Without asking jax, which would take the device."""
+    return os.environ.get("JAX_PLATFORMS") != "cpu" and any(map(find_spec, ACCELERATORS))
 
 
 def check(threads: int) -> None:
     """Refuses a number of threads that the environment contradicts."""
     given = os.environ.get("PJRT_NPROC", str(threads))
-    if given != str(threads):
+    if given != str(threads) and not on_accelerator():
         raise BadInput(
             f"threads={threads}, but the environment says PJRT_NPROC={given}; make them equal"
         )
@@ -23,7 +31,8 @@ def check(threads: int) -> None:
 def prepare(threads: int) -> None:
     """Settles the pool size and turns the persistent compilation cache on."""
     check(threads)
-    os.environ["PJRT_NPROC"] = str(threads)
+    if not on_accelerator():  # there the pool only compiles, and the more threads the better
+        os.environ["PJRT_NPROC"] = str(threads)
     if "jax" in sys.modules:
         return  # its user has settled both already
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "programs"))

@@ -12,7 +12,6 @@ import os
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ from stragglers.settings import Buffered
 from stragglers.workers import CAUTION, Bundle, Job, Outcome, Submit, beside, here
 
 FULL = 256  # clients at once that an accelerator is filled with
-ACCELERATORS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "libtpu")
 
 
 class Took(NamedTuple):
@@ -84,17 +82,12 @@ def run_missing(
     return [job for job in wanted if not records.is_over(job.folder)]
 
 
-def on_accelerator() -> bool:
-    """Without asking jax, which would take the device."""
-    return os.environ.get("JAX_PLATFORMS") != "cpu" and any(map(find_spec, ACCELERATORS))
-
-
 def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
     """Trials that share a program: on an accelerator, so many of one experiment as fill it."""
     found = []
     for _, trials in groupby(jobs, _experiment):
         same = list(trials)
-        size = together or (_width(same[0]) if on_accelerator() else 1)
+        size = together or (_width(same[0]) if device.on_accelerator() else 1)
         found += [same[first : first + size] for first in range(0, len(same), size)]
     return found
 
@@ -108,7 +101,7 @@ def _width(job: Job) -> int:
 
 def processes_for(jobs: int, threads: int) -> int:
     """As many as the cores hold; one on an accelerator, which it has to itself."""
-    if on_accelerator():
+    if device.on_accelerator():
         return 1
     return max(1, min(jobs, len(os.sched_getaffinity(0)) // threads))
 

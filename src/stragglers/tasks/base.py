@@ -20,6 +20,7 @@ from stragglers.models.base import Model, Params
 from stragglers.population import Population
 
 CHECKED = 2**28
+ALIGNED = 64  # bytes
 
 
 class Lesson(NamedTuple):
@@ -63,6 +64,16 @@ def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
 def is_right(logits: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     right = (jnp.argmax(logits, axis=-1) == y).astype(jnp.float32)
     return right, jnp.ones_like(right)
+
+
+def rows_of(x: NDArray, rows: NDArray[np.integer]) -> NDArray:
+    """Some rows of x, aligned as a CPU device wants them, which then holds no copy of its own."""
+    size = len(rows) * x[:1].nbytes
+    room = np.empty(size + ALIGNED, np.uint8)
+    first = -room.ctypes.data % ALIGNED
+    out = room[first : first + size].view(x.dtype).reshape(len(rows), *x.shape[1:])
+    # By number, which is eight times as fast as by a mask; "raise" would buffer all of `out`.
+    return np.take(x, rows, axis=0, out=out, mode="clip")
 
 
 def checksum(task: Task) -> str:

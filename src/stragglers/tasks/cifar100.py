@@ -27,7 +27,7 @@ from stragglers.models.base import Profile
 from stragglers.models.resnet import l2_penalty, resnet
 from stragglers.partition import deal
 from stragglers.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
-from stragglers.tasks.base import Task, cross_entropy, is_right
+from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
 
 SIDE, CROP = 32, 24
 MODEL = resnet()
@@ -62,7 +62,7 @@ def cifar100(
     return Task(
         name="cifar100",
         population=split.population(origin),
-        x=np.take(data.x, kept, axis=0),
+        x=rows_of(data.x, kept),
         y=data.y[kept],
         offsets=np.concatenate([[0], np.cumsum(split.examples)]),
         test_x=data.test_x,

@@ -18,7 +18,7 @@ from stragglers.data.emnist import EMNIST
 from stragglers.models.base import Profile
 from stragglers.models.cnn import cnn
 from stragglers.population import EMNIST_STRAGGLERS, share, straggler_split
-from stragglers.tasks.base import Task, cross_entropy, is_right
+from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
 
 DIGITS = (0, 1, 2, 3, 4)
 
@@ -37,11 +37,11 @@ def emnist(
     clients = len(data.offsets) - 1
     count = share(clients, EMNIST_STRAGGLERS) if stragglers is None else stragglers
     split = straggler_split(np.isin(data.y, straggler_classes), data.offsets, count)
-    kept = np.flatnonzero(split.keep)  # `take` by number is eight times as fast as by a mask
+    kept = np.flatnonzero(split.keep)
     return Task(
         name="emnist",
         population=split.population(images.origin(EMNIST, found, data, clients)),
-        x=np.take(data.x, kept, axis=0),
+        x=rows_of(data.x, kept),
         y=data.y[kept],
         offsets=np.concatenate([[0], np.cumsum(split.examples)]),
         test_x=data.test_x,

@@ -73,39 +73,31 @@ def torch_round(sizes: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, Ca
 
 def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     import jax
-    import jax.numpy as jnp
     import optax
 
     from benchmarks.engine import made_up_task
-    from stragglers import engine
+    from stragglers import trees
     from stragglers.algorithms.fedavg import fedavg
-    from stragglers.client import Client, local_steps, on_device
-    from stragglers.lanes import pack
+    from stragglers.client import Client
     from stragglers.latency import Draw
-    from stragglers.rows import rows_of
     from stragglers.schedule import over_selected
-    from stragglers.setup import default_lanes
-    from stragglers.table import table_of
-    from stragglers.together import join
+    from stragglers.setup import Trial, set_up
+    from stragglers.weights import report_weights
 
-    task = made_up_task(sizes, "cnn")
-    client, algorithm = Client(LEARNING_RATE, BATCH), fedavg(optax.sgd(1.0))
     plan = over_selected(
         len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=0,
         goal=len(sizes), cohort=len(sizes), updates=len(sizes) * rounds,
     )  # fmt: skip
-    joint = join([rows_of(plan, "never", seed=0)])
-    steps = local_steps(joint.examples, client, time_limited=False)
-    packing = pack(joint.begin, steps, default_lanes(joint.begin, steps))
-    weight = np.ones(len(steps), np.float32)
-    table = table_of(joint, packing, sizes[joint.client], task.offsets[joint.client], steps, weight)
-    feed = engine.Feed(table, on_device(task), jnp.zeros(1, jnp.uint32))
-    params = jax.tree.map(lambda w: w[None], jax.jit(task.model.init)(jax.random.key(0)))
+    ready = set_up(
+        made_up_task(sizes, "cnn"), [Trial(plan)], fedavg(optax.sgd(1.0)),
+        Client(LEARNING_RATE, BATCH), weigh=report_weights, teachers=1, time_limited=False,
+        lanes=None, curve_examples=None,
+    )  # fmt: skip
 
     def run() -> Any:
-        carry = engine.start(algorithm, params, joint.slots)
-        advance = engine.program(task, algorithm, client, carry, feed)
-        return jax.block_until_ready(advance(carry, feed, np.int32(0), np.int32(rounds)))
+        carry = trees.copy(ready.carry)  # which is given away
+        after = ready.advance(carry, ready.feed, np.int32(0), np.int32(rounds))
+        return jax.block_until_ready(after)
 
     return run
 

@@ -12,7 +12,7 @@ def emnist(folder):
 
 
 def cifar100(folder):
-    files.tff_hdf5(folder / "fed_cifar100_train.h5", pictures.photographs([2] * 4))
+    files.tff_hdf5(folder / "fed_cifar100_train.h5", pictures.photographs([4] * 4))
     files.tff_hdf5(folder / "fed_cifar100_test.h5", pictures.photographs([2, 2], seed=1))
 
 

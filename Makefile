@@ -13,7 +13,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
     --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
     --custom-compile-command "make lock"
 
-.PHONY: help run test check bench lock clean
+.PHONY: help run test soak check bench lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -25,6 +25,10 @@ run: .venv/run.stamp  ## train the demo: table, picture, page (RUN="..." for ano
 
 test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)
 	.venv/bin/python -m pytest $(TESTS)
+
+soak: .venv/dev.stamp  ## train every preset a little, and every algorithm for long: does it last?
+	.venv/bin/python -m pytest $(TESTS) -m "" tests/test_presets.py
+	PJRT_NPROC=2 .venv/bin/python -m benchmarks.soak
 
 check: .venv/dev.stamp  ## lint, formatting and types
 	.venv/bin/ruff check .

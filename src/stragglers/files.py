@@ -28,7 +28,8 @@ def output_folder(name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{name}: no folder for results ({error.strerror})") from None
+        why = "a file is there" if folder.is_file() else error.strerror
+        raise BadInput(f"{name}: no folder for results ({why})") from None
     return folder
 
 

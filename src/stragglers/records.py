@@ -56,6 +56,12 @@ class Record(NamedTuple):
     run: dict[str, Any]  # all of run.json
     warnings: list[str]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is finished, but its curve has lost its end, and so its final values."""
+        steps = (self.run.get("schedule") or {}).get("server_steps", 0)
+        return self.status == "finished" and self.curve["step"].max(initial=0) < steps
+
 
 def settings_hash(settings: dict[str, Any]) -> str:
     """Names resolved settings; the same in every process, whatever the order of keys."""
@@ -152,7 +158,8 @@ def find(paths: Iterable[str | Path]) -> list[Record]:
         below = [Path(place) for place, _, names in os.walk(path) if "run.json" in names]
         if not below:
             what = "no runs in it or below" if path.is_dir() else "no such folder"
-            raise BadInput(f"{path}: {what}; `stragglers run` writes them, by default into runs")
+            what = "a file, expected a folder of runs" if path.is_file() else what
+            raise BadInput(f"{path}: {what}; `stragglers run` writes runs, by default into runs/")
         folders |= {folder.resolve(): folder for folder in below}
     records = map(load, folders.values())
     return sorted(records, key=lambda r: (r.name, r.hash, r.seed, str(r.folder)))
@@ -166,8 +173,11 @@ def load(folder: str | Path) -> Record:
         raise BadInput(f"{folder}: not a run, it has no run.json")
     head = msgspec.convert(run, _Head)
     curve, warnings = _curve(folder / "curve.jsonl")
-    return Record(folder, head.name, head.hash, head.seed, head.status, head.diverged,
-                  _settings(folder / "settings.toml"), curve, run, warnings)  # fmt: skip
+    record = Record(folder, head.name, head.hash, head.seed, head.status, head.diverged,
+                    _settings(folder / "settings.toml"), curve, run, warnings)  # fmt: skip
+    if record.is_cut:
+        warnings.append(f"{folder}: its curve has lost its end; delete the folder to repeat it")
+    return record
 
 
 def as_json(record: Record) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def read_grid(name: str) -> list[Search]:
     elif name in grids():
         source = resources.files("stragglers") / "grids" / f"{name}.toml"
     else:
-        raise BadInput(f"no grid {name!r}; {did_you_mean(name, grids())}, or give a .toml file")
+        nearest = did_you_mean(name, grids())
+        raise BadInput(f"no grid {name!r} (--grid takes a .toml file, too); {nearest}")
     try:
         document = tomllib.loads(source.read_text(encoding="utf-8"))
     except OSError as error:

@@ -66,7 +66,7 @@ def run_folder(
         "versions": {"stragglers": "0.1.0", "python": "3.11.9", "jax": "0.10.2"},
         "device": {"kind": "cpu"}, "data": {},
         "schedule": {
-            "time_s": seconds, "server_steps": 120, "client_updates": 2400,
+            "time_s": seconds, "server_steps": 12 * points, "client_updates": 2400,
             "staleness": {"mean": 0.0, "p50": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0},
             "share": {"standard": {"population": 0.765, "used": 0.882, "late": None,
                                    "unused": 0.39}, "straggler": share},

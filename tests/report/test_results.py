@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from stragglers import records
@@ -61,8 +63,23 @@ def test_cut_curves_are_said(tmp_path):
     folder = run_folder(tmp_path)
     curve = (folder / "curve.jsonl").read_text()
     (folder / "curve.jsonl").write_text(curve[:-30])
-    (note,) = one_table(tmp_path).notes
-    assert "seed 0" in note and "1 of 10 lines cannot be read" in note
+    run_folder(tmp_path, seed=1)
+    table = one_table(tmp_path)
+    lines, end = table.notes
+    assert "seed 0" in lines and "1 of 10 lines cannot be read" in lines
+    assert "seed 0" in end and "has lost its end" in end
+    (row,) = table.rows  # an earlier point is no final one
+    assert row.metrics["straggler_accuracy"].lost == 1
+    assert math.isnan(row.metrics["straggler_accuracy"].median)
+
+
+def test_a_line_lost_on_the_way_costs_that_line_only(tmp_path):
+    folder = run_folder(tmp_path)
+    lines = (folder / "curve.jsonl").read_text().splitlines(keepends=True)
+    (folder / "curve.jsonl").write_text("".join([*lines[:4], lines[4][:20], *lines[6:]]))
+    table = one_table(tmp_path)
+    (row,) = table.rows
+    assert len(table.notes) == 1 and row.metrics["straggler_accuracy"].lost == 0
 
 
 def test_a_reference_is_compared_with_all_but_itself(tmp_path):

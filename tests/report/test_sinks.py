@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stragglers import records
-from stragglers.cli import FORMATS, SINKS
+from stragglers.commands.results import FORMATS, SINKS
 from stragglers.report import formats, sinks
 from tests.report.fabricate import run_folder
 from tests.test_cli import refused, run

@@ -26,7 +26,7 @@ class Band(NamedTuple):
 
 def band(experiment: Experiment, interval: Interval) -> Band | None:
     """The middle of an experiment's finished trials, as far as all of them go."""
-    good = [trial for trial in experiment.trials if trial.status == "finished"]
+    good = [t for t in experiment.trials if t.status == "finished" and not t.is_cut]
     points = min((len(trial.curve["step"]) for trial in good), default=0)
     if not points:
         return None
@@ -46,14 +46,17 @@ def band(experiment: Experiment, interval: Interval) -> Band | None:
 
 def loners(experiment: Experiment) -> list[Record]:
     """Trials outside the band, which must be seen all the same."""
-    return [t for t in experiment.trials if t.status != "finished" and len(t.curve["step"])]
+    outside = (t for t in experiment.trials if t.status != "finished" or t.is_cut)
+    return [trial for trial in outside if len(trial.curve["step"])]
 
 
 def caption(experiment: Experiment) -> str:
     """The label, and what a line or point cannot show by itself."""
     lost = sum(trial.status == "diverged" for trial in experiment.trials)
     going = sum(trial.status == "running" for trial in experiment.trials)
-    said = [f"{lost} diverged"] * bool(lost) + [f"{going} unfinished"] * bool(going)
+    cut = sum(trial.is_cut for trial in experiment.trials)
+    counts = {"diverged": lost, "unfinished": going, "cut short": cut}
+    said = [f"{count} {what}" for what, count in counts.items() if count]
     return (
         f"{experiment.label} ({', '.join(said)} of {len(experiment.trials)})"
         if said

@@ -72,8 +72,8 @@ def checked_interval(method: Method, level: float) -> Interval:
 
 
 def outcome(trial: Record, key: str, best: bool = False) -> float:
-    """A trial's final value, or the one at its best straggler accuracy; NaN if it diverged."""
-    if trial.status == "diverged" or not len(trial.curve[key]):
+    """A trial's final value, or the one at its best straggler accuracy; NaN if there is none."""
+    if trial.status == "diverged" or trial.is_cut or not len(trial.curve[key]):
         return math.nan
     index = best_point(trial) if best else -1
     return float(trial.curve[key][index])

@@ -1,0 +1,105 @@
+"""What several commands share: options, and the settings that a command line asks for.
+
+options          argparse  ->  Namespace
+document(source, options)      a preset, with --set, --updates, --path, --seed, --reading
+"""
+
+import argparse
+import math
+import os
+import time
+from typing import Any
+
+import msgspec
+
+from stragglers import config
+from stragglers.errors import BadInput, about
+
+Commands = Any  # argparse has no public name for what add_subparsers() returns
+
+
+def add(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
+    """A command; every one can print JSON."""
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="prints one JSON object instead")
+    return parser
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Options that change a preset."""
+    add_set(parser)
+    parser.add_argument("--updates", help="the budget, in client updates")
+    parser.add_argument("--seed", help="of clients, latencies and weights, default 0")
+    parser.add_argument("--reading", help="another reading of the paper: literal")
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
+    )
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that train: where the data is, how many trials, where and until when."""
+    parser.add_argument("--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA")
+    parser.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
+    parser.add_argument("--processes", type=int, help="trials at once, default: what fits")
+    parser.add_argument(
+        "--together",
+        type=int,
+        help="trials in one program, default: what fills an accelerator, 1 on a CPU",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf,
+        help="starts no trial that would not end in time",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", default="runs", metavar="DIR",
+        help="for run folders, default runs; trials that are there are not repeated",
+    )  # fmt: skip
+
+
+def checked_training(options: argparse.Namespace, default: int) -> tuple[int, float]:
+    """How many trials, and until when."""
+    count = default if options.trials is None else options.trials
+    for name, value in (
+        ("trials", count),
+        ("processes", options.processes),
+        ("together", options.together),
+    ):
+        if value is not None and value < 1:
+            raise BadInput(f"{name}={value}, expected at least 1")
+    if not options.minutes > 0:
+        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
+    return count, time.time() + 60 * options.minutes
+
+
+def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A preset with everything that was asked for on the command line, checked."""
+    document = config.read(source)
+    with about(source):
+        if options.reading:
+            document = config.with_reading(document, options.reading)
+        document = config.override_all(document, options.set)
+        if options.updates is not None:
+            document = config.override(document, f"updates={options.updates}")
+        document = _with_data(document, source, options.path)
+        if options.seed is not None:
+            document = config.override(document, f"seed={options.seed}")
+        config.experiment_from(document)
+    return document
+
+
+def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:
+    """The document with the folder of its task's data: given, its own, or of the environment."""
+    if not config.takes_data(document):
+        if path is not None:
+            raise BadInput(f"--path {path}: {source} reads no data; leave it out")
+        return document
+    folder = path or document["task"].get("path") or os.environ.get("STRAGGLERS_DATA")
+    return config.override(document, f"task.path={json(folder)}") if folder else document
+
+
+def json(document: Any) -> str:
+    """One line; infinity, which JSON lacks, becomes null."""
+    return msgspec.json.encode(document).decode()

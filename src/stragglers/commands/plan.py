@@ -1,0 +1,115 @@
+"""stragglers plan: a schedule's consequences, without data and without training."""
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from stragglers import config
+from stragglers.commands import base
+from stragglers.errors import BadInput, about
+from stragglers.files import checked_path
+
+DEFAULT_PRESET = "fleet"
+
+
+def add(commands: base.Commands) -> None:
+    parser = base.add(
+        commands,
+        "plan",
+        "how long training takes, who takes part and who is too late: no data, no training",
+    )
+    parser.add_argument(
+        "preset",
+        nargs="?",
+        default=DEFAULT_PRESET,
+        help=f"a preset (see `stragglers list`) or a .toml file; default {DEFAULT_PRESET}",
+    )
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
+        help="a table over several values of a setting; give it twice for all combinations",
+    )  # fmt: skip
+    parser.add_argument("--figure", metavar="FILE", help="draws it: .png, .pdf or .svg")
+    base.add_settings(parser)
+    parser.set_defaults(run=plan, path=None)
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Prints a plan's numbers, or a table of several plans."""
+    document = base.document(options.preset, options)
+    if options.sweep:
+        if options.figure:
+            raise BadInput("--figure draws one plan; leave out --sweep")
+        _sweep(options, document)
+        return
+    picture = checked_path(options.figure) if options.figure else None
+    with about(options.preset):
+        summary, clients, schedule, latencies = summarised(document)
+    if picture:
+        from stragglers.report import figures, timeline
+
+        figures.save(timeline.plan_figure(clients, schedule, latencies, options.preset), picture)
+    if options.json:
+        print(base.json({"preset": options.preset, **summary}))
+        return
+    from stragglers.report import tables
+
+    tables.print_plan(options.preset, summary)
+    if picture:
+        print(f"picture: {picture}")
+
+
+def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
+    with about(options.preset):
+        paths, rows = _swept(options.sweep, document)
+    if options.json:
+        print(base.json({"preset": options.preset, "sweep": rows}))
+        return
+    from stragglers.report import tables
+
+    leaves = [path.rsplit(".", 1)[-1] for path in paths]
+    keys = leaves if len(set(leaves)) == len(leaves) else paths
+    tables.print_sweep(options.preset, keys, rows)
+
+
+def _swept(
+    sweep: Sequence[str], document: dict[str, Any]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The paths that are swept, and a plan's numbers for each combination of their values."""
+    axes = []
+    for assignment in sweep:
+        name, _, values = assignment.partition("=")
+        if not values:
+            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
+        path = config.full_path(document, name.strip())
+        axes.append([(path, value.strip()) for value in values.split(",")])
+    paths = [axis[0][0] for axis in axes]
+    for one, other in itertools.combinations(paths, 2):
+        if one == other or any({one, other} <= group for group in config.ALTERNATIVES):
+            raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
+    documents = []
+    for chosen in itertools.product(*axes):
+        swept = document
+        for path, value in chosen:
+            swept = config.override(swept, f"{path}={value}")
+        documents.append(({path: config.value_of(value) for path, value in chosen}, swept))
+    return paths, [{"set": chosen, **summarised(swept)[0]} for chosen, swept in documents]
+
+
+def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
+    """A plan's numbers, and the population, schedule and latencies that they come from."""
+    from stragglers import build
+    from stragglers.plan import summarise
+
+    experiment = config.experiment_from(document)
+    clients = build.clients(experiment.task, experiment.seed)
+    schedule = build.timetable(experiment, clients)
+    latencies = build.latencies(experiment, clients)
+    summary = {
+        **summarise(clients, schedule, latencies),
+        "paper_time_s": experiment.paper.time_s if experiment.paper else None,
+        "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
+        "policy": build.policy(experiment.schedule),
+        "seed": experiment.seed,
+    }
+    return summary, clients, schedule, latencies

@@ -1,0 +1,124 @@
+"""stragglers table, report and export: run folders as numbers, as a page, for other tools."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from stragglers.commands import base
+from stragglers.commands.plan import summarised
+from stragglers.errors import BadInput
+from stragglers.files import checked_path, output_folder
+
+FORMATS = ("text", "markdown", "latex", "csv", "json")
+SINKS = ("tensorboard", "wandb")
+
+
+def add(commands: base.Commands) -> None:
+    _add_table(base.add(commands, "table", "the paper's table of runs: medians, intervals"))
+    _add_report(base.add(commands, "report", "one page about runs: tables, figures, settings"))
+    _add_export(base.add(commands, "export", "hand runs on to TensorBoard or W&B"))
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUNS", help="folders of runs")
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    _add_runs(parser)
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default text")
+    parser.add_argument(
+        "--interval", choices=("range", "median-ci"), default="range",
+        help="range over trials (default), or confidence interval of the median",
+    )  # fmt: skip
+    parser.add_argument("--level", type=float, default=0.9, help="of the interval, default 0.9")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="GROUP=SHARE",
+        help="adds the time to an accuracy, such as total=0.8",
+    )  # fmt: skip
+    parser.add_argument("--compare", metavar="ALGORITHM", help="tests all others against it")
+    parser.add_argument("--best", action="store_true", help="best points instead of final ones")
+    parser.set_defaults(run=table)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    _add_runs(parser)
+    parser.add_argument("--out", default="report.html", metavar="FILE", help="the page")
+    parser.add_argument("--figures", metavar="DIR", help="the figures as files, too")
+    parser.add_argument(
+        "--figure-format", choices=("pdf", "svg", "png"), default="pdf", help="default pdf"
+    )
+    parser.set_defaults(run=report)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    _add_runs(parser)
+    parser.add_argument("--to", choices=SINKS, required=True, help="each needs its extra")
+    parser.add_argument("--out", default="exported", metavar="DIR", help="default exported")
+    parser.set_defaults(run=export)
+
+
+def table(options: argparse.Namespace) -> None:
+    """Prints the paper's table of finished runs."""
+    from stragglers import records
+    from stragglers.report import formats, results, statistics
+
+    chosen = results.Options(
+        interval=statistics.checked_interval(options.interval, options.level),
+        targets=tuple(map(results.parsed_target, options.target)),
+        reference=options.compare,
+        best=options.best,
+    )
+    found = results.tables(records.find(options.runs), chosen)
+    print(formats.FORMATS["json" if options.json else options.format](found, chosen), end="")
+
+
+def report(options: argparse.Namespace) -> None:
+    """Writes one page about finished runs, and the figures as files if asked to."""
+    page_path = checked_path(options.out, (".html",))
+    folder = output_folder(options.figures) if options.figures else None
+    from stragglers import records
+    from stragglers.report import page
+
+    found = records.find(options.runs)
+    page.save(found, page_path)
+    written = [page_path]
+    if folder:
+        written += _figures(found, folder, options.figure_format)
+    if options.json:
+        print(base.json({"written": [str(path) for path in written]}))
+        return
+    print("\n".join(str(path) for path in written))
+
+
+def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
+    """Everything that can be drawn of some runs; plans are made again from their settings."""
+    from stragglers.report import figures, timeline
+
+    drawn = figures.result_figures(found)
+    for name, trial in figures.to_plan(found).items():
+        try:
+            _, clients, schedule, latencies = summarised(trial.settings)
+        except BadInput as error:
+            print(f"stragglers: no {name}: {error}", file=sys.stderr)
+            continue
+        drawn[name] = timeline.plan_figure(clients, schedule, latencies, trial.name)
+    paths = [folder / f"{name}.{suffix}" for name in drawn]
+    for path, figure in zip(paths, drawn.values(), strict=True):
+        figures.save(figure, path)
+    return paths
+
+
+def export(options: argparse.Namespace) -> None:
+    """Hands the curves of runs on to TensorBoard or Weights & Biases."""
+    from stragglers import records
+    from stragglers.report import sinks
+
+    found = records.find(options.runs)
+    new, going = sinks.export(found, options.to, output_folder(options.out))
+    if options.json:
+        print(base.json({"runs": len(found), "new": new, "unfinished": going}))
+        return
+    print(f"{new} of {len(found)} runs handed on to {options.to}, in {options.out}")
+    if going:
+        print(f"{going} unfinished; the same command hands them on later")

@@ -1,0 +1,74 @@
+"""stragglers run: what is missing is trained; then a table, a picture and a page."""
+
+import argparse
+import sys
+from typing import Any
+
+from stragglers import config
+from stragglers.commands import base
+from stragglers.errors import about
+from stragglers.files import output_folder
+
+DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
+DEMO_TRIALS = 3
+
+
+def add(commands: base.Commands) -> None:
+    parser = base.add(commands, "run", "train: by default, six algorithms on glyphs")
+    parser.add_argument(
+        "presets", nargs="*", metavar="PRESET",
+        help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
+    )  # fmt: skip
+    base.add_training(parser)
+    base.add_settings(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Trains what is missing, then prints the table, draws the accuracy and writes the page."""
+    from stragglers import records, trials
+    from stragglers.report import figures, page, tables
+
+    count, deadline = base.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
+    experiments = _experiments(options)
+    folder = output_folder(options.out)
+    jobs = trials.jobs_of(experiments, count, folder)
+    there = len(jobs) - len(trials.missing(jobs))
+    if there:
+        print(
+            f"stragglers: {there} of {len(jobs)} trials are there already; "
+            "to repeat one, delete its folder",
+            file=sys.stderr,
+        )
+    left = trials.run_missing(jobs, options.processes, deadline, options.together)
+    found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
+    picture, about_all = folder / "accuracy.png", folder / "report.html"
+    if found:
+        figures.save(figures.accuracy_figure(found), picture)
+        page.save(found, about_all)
+    if options.json:
+        print(base.json({"runs": [records.as_json(record) for record in found],
+                     "left": [job.label for job in left]}))  # fmt: skip
+        return
+    if found:
+        tables.print_results(found)
+        print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
+    if left:
+        print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
+
+
+def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The documents to train on, by name; mistakes are found before any training."""
+    from stragglers import build
+
+    demo = [f"glyphs/per-domain/{row}" for row in DEMO]
+    sources, twice = config.expand(options.presets or demo)
+    for name in twice:
+        print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
+    documents = {name: base.document(source, options) for name, source in sources.items()}
+    for name, document in documents.items():
+        with about(sources[name]):
+            experiment = config.experiment_from(document)
+            build.check_trainable(experiment)
+            build.prepare_data(experiment.task)
+    return documents

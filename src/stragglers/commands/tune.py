@@ -1,0 +1,65 @@
+"""stragglers tune: a preset's best settings, as a preset and a page about all that was tried."""
+
+import argparse
+from pathlib import Path
+
+from stragglers import config
+from stragglers.commands import base
+from stragglers.errors import BadInput, about
+from stragglers.files import output_folder
+
+
+def add(commands: base.Commands) -> None:
+    parser = base.add(commands, "tune", "search for a preset's best settings")
+    parser.add_argument("preset", metavar="PRESET", help="a preset or a .toml file")
+    parser.add_argument("--grid", help="a .toml file of searches; default: what the paper scanned")
+    parser.add_argument(
+        "--objective", default="straggler", metavar="WHAT",
+        help="straggler accuracy (default), total, balance, or balance=WEIGHT of the former",
+    )  # fmt: skip
+    parser.add_argument(
+        "--proposals", type=int, help="so many of Optuna's, instead of the whole grid"
+    )
+    base.add_training(parser)
+    base.add_settings(parser)
+    parser.set_defaults(run=tune)
+
+
+def tune(options: argparse.Namespace) -> None:
+    """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
+    from stragglers import build, files, tomlfile
+    from stragglers import tune as tuning
+    from stragglers.report import page, tables
+
+    count, deadline = base.checked_training(options, default=1)
+    if options.proposals is not None and options.proposals < 1:
+        raise BadInput(f"proposals={options.proposals}, expected at least 1")
+    objective = tuning.parsed_objective(options.objective)
+    sources, _ = config.expand([options.preset])
+    if len(sources) > 1:
+        raise BadInput(f"{options.preset} is {len(sources)} presets; one is tuned at a time")
+    ((name, source),) = sources.items()
+    document = base.document(source, options)
+    row = name.rsplit("/", 1)[-1]
+    grid = tuning.read_grid(options.grid or f"{document['latency']['model']}/{row}")
+    with about(source):
+        build.check_trainable(config.experiment_from(document))
+        grid = tuning.checked_grid(document, grid)
+    folder = output_folder(options.out)
+    train = tuning.Trainer(name, count, folder, options.processes, deadline, options.together)
+    try:
+        best, history = tuning.tune(document, grid, objective, train, options.proposals)
+    except tuning.Unfinished:
+        print("the time is over; the same command goes on with what is left")
+        return
+    preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
+    text = tomlfile.dumps(config.resolved(config.experiment_from(best)))
+    files.write(preset, lambda path: Path(path).write_text(text, encoding="utf-8"))
+    page.save(list(train.found.values()), about_all)
+    if options.json:
+        searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]
+        print(base.json({"objective": objective._asdict(), "searches": searches,
+                     "preset": str(preset), "page": str(about_all)}))  # fmt: skip
+        return
+    tables.print_search(name, objective.name, history)
+    print(f"preset: {preset}\npage: {about_all}")

@@ -1,0 +1,90 @@
+"""All presets: each is planned, and trained on a handful of made-up examples.
+
+One of every task and algorithm in `make test` (the demo's in test_run.py), all in `make soak`.
+"""
+
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+
+from stragglers import build, config, metrics
+from stragglers.models.resnet import resnet
+from stragglers.run import prepare, train
+from tests.data import tiny
+
+PRESETS = [name for name in config.presets() if name != "fleet"]
+NARROW = resnet(widths=(8,))  # one stage: to compile all of ResNet-18 takes a minute
+USUAL = {"fedavg", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"}
+
+
+def is_usual(name):
+    task, latency, row = name.split("/")
+    return task in tiny.TASKS and latency == "per-domain" and row in USUAL
+
+
+TRAINED = [pytest.param(name, marks=[] if is_usual(name) else pytest.mark.soak)
+           for name in PRESETS]  # fmt: skip
+
+
+def test_they_are_the_papers_rows_and_the_demos():
+    published = [name for name in PRESETS if config.experiment_from(config.read(name)).paper]
+    assert len(published) == 67 and len(PRESETS) == 67 + 6
+    assert sum(map(is_usual, PRESETS)) == len(tiny.TASKS) * len(USUAL)
+
+
+@cache
+def clients(task):
+    return build.clients(task, seed=0)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_it_is_planned(name):
+    document = config.override(config.read(name), "updates=2000")
+    experiment = config.experiment_from(document)
+    plan = build.timetable(experiment, clients(experiment.task))
+    assert plan.steps > 0 and np.isfinite(plan.end) and plan.updates[-1] <= 2000
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    return {task: str(tiny.folder(root, task)) for task in tiny.TASKS}
+
+
+def cut(name, folders):
+    """A preset with clients of one batch, three of them at a time, and steps on two reports."""
+    document = config.read(name)
+    task, schedule = document["task"]["name"], document["schedule"]
+    changes = ["updates=6", "evaluations=2", "batch_size=4"]
+    changes += [f"path={folders[task]}"] if task in folders else ["writers=6"]
+    if schedule["kind"] == "buffered":
+        changes += ["buffer=2", "concurrency=3"]
+    else:
+        changes += ["goal=2"] + ["cohort=3"] * ("over_selection" in schedule)
+    if "late_rounds" in schedule:
+        changes += ["late_rounds=2"]
+    return config.experiment_from(config.override_all(document, changes))
+
+
+@pytest.fixture
+def hasty_compiler():
+    """Compiling takes nearly all of the time; what it makes is run for a few steps only."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.mark.usefixtures("hasty_compiler")
+@pytest.mark.parametrize("name", TRAINED)
+def test_it_trains(name, folders, monkeypatch, tmp_path):
+    monkeypatch.setenv("STRAGGLERS_CACHE", str(tmp_path))
+    monkeypatch.setattr(metrics, "BATCH", 4)  # a test batch is padded to it
+    monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", NARROW)
+    trial = prepare(cut(name, folders))
+    (result,) = train([trial])
+    assert trial.schedule.steps >= 2 and result.trained >= 4 and result.dropped == 0
+    first, last = (point.metrics.total_loss for point in result.curve)
+    assert not result.diverged and np.isfinite(last) and first != last

@@ -147,7 +147,7 @@ class Coordinator:
         self.gathered, self.reports = plus(self.gathered, report), self.reports + 1
 
     def _report(self, job: _Job, delta: Params) -> Sum:
-        if not np.isfinite(float(trees.sum_of_squares(delta))):
+        if not trees.finite(delta):
             self.dropped += 1
             return self.nobody
         weight = jnp.asarray(self.weigh(self._step_now() - job.version, job.client),

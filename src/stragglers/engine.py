@@ -253,7 +253,7 @@ def _add_lanes(
 
 def _corrupted(how: jax.Array, delta: Params) -> Params:
     """What arrives of a report that is damaged on its way; see rows.Rows.corrupt."""
-    value = jnp.array([0.0, jnp.nan, jnp.inf, 1e30])[how]  # 1e30: finite, its square is not
+    value = jnp.array([0.0, jnp.nan, jnp.inf, 1e38])[how]  # 1e38: finite, its square is not
     return jax.tree.map(lambda x: jnp.where(how > 0, value.astype(x.dtype), x), delta)
 
 

@@ -1,9 +1,9 @@
 """The same algorithms, driven report by report: the oracle of the tests, the seam of a live server.
 
 A `Coordinator` is told what happens and when: `dispatch` when clients may start, `receive` when a
-report has come, `time_out`, `give_up` and `expire` when waiting for a round, for a client or for late
-reports is over. It never looks ahead. `interpret` drives one with
-simulated latencies from a heap; a federated runtime would drive one with messages.
+report has come, `time_out`, `give_up` and `expire` when waiting for a round, for a client or for
+late reports is over. It never looks ahead. `interpret` drives one with simulated latencies from a
+heap; a federated runtime would drive one with messages.
 
     policy      when a server step is made, and who replaces whom
     algorithm   what the step does

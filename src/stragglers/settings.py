@@ -1,6 +1,6 @@
 """The schema of an experiment, section by section; config.py reads files into it.
 
-    task -> latency -> schedule -> faults, client, server, algorithm, and the published row if there is one
+    task -> latency -> schedule, faults -> client, server, algorithm, and the published row, if any
 
 Sections are frozen and closed: an unknown key is an error. Distributions and schedules have the
 argument names of the functions that they build.

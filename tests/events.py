@@ -1,6 +1,7 @@
 """The slow witness: schedules made event by event with one heap, one client at a time.
 
-It never looks ahead: what a report is worth is decided when it arrives.
+It never looks ahead: what a report is worth is decided when it arrives. Whoever is `twice` reports
+twice, and counts once; whoever never reports has an infinite latency.
 """
 
 import heapq
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-REPORT, DISPATCH = 0, 1  # reports before dispatches at equal times
+REPORT, TIMEOUT, DISPATCH = 0, 1, 2  # reports before dispatches at equal times
 
 
 @dataclass
@@ -19,6 +20,7 @@ class Job:
     start: float
     report: float
     fate: str = "in_flight"
+    seen: bool = False
     step: int | None = None
 
 
@@ -27,17 +29,32 @@ class Log:
     jobs: list[Job] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     counts: list[dict[str, int]] = field(default_factory=list)  # after each server step
+    abandoned: set[int] = field(default_factory=set)
+    duplicates: int = 0
     stuck: bool = False
 
-    def close_step(self, now: float) -> None:
+    def is_again(self, job: Job) -> bool:
+        """Whether a report has come before."""
+        self.duplicates += job.seen
+        again, job.seen = job.seen, True
+        return again
+
+    def close_step(self, now: float, minimum: int) -> None:
+        step = len(self.times)
+        reports = [job for job in self.jobs if job.fate == "on_time" and job.step == step]
+        if len(reports) < minimum:
+            self.abandoned.add(step)
+            for job in reports:
+                job.fate, job.step = "unused", None
         self.times.append(now)
         fates = [job.fate for job in self.jobs]
         self.counts.append({fate: fates.count(fate) for fate in sorted(set(fates))})
 
 
 def over_selected(
-    cohort_of, delay_of, *, goal, cohort, rounds, late_seconds=None, late_rounds=None
-):
+    cohort_of, delay_of, *, goal, cohort, rounds, late_seconds=None, late_rounds=None,
+    round_timeout=None, minimum=None, twice=lambda d: False,
+):  # fmt: skip
     """`cohort_of(t)` gives round t's clients, `delay_of(d, client)` dispatch d's latency."""
     log = Log()
     events = [(0.0, DISPATCH, 0)]
@@ -50,28 +67,42 @@ def over_selected(
             log.stuck = closed < rounds
             break
         now, kind, number = heapq.heappop(events)
+        if kind == TIMEOUT:
+            if number == closed and len(opened) > closed:
+                closed += 1
+                log.close_step(now, minimum or 1)
+                if closed < rounds:
+                    heapq.heappush(events, (now, DISPATCH, len(log.jobs)))
+            continue
         if kind == DISPATCH:
             opened.append(now)
+            if round_timeout is not None:
+                heapq.heappush(events, (now + round_timeout, TIMEOUT, closed))
             for client in cohort_of(closed):
                 seconds = delay_of(len(log.jobs), client)
-                heapq.heappush(events, (now + seconds, REPORT, len(log.jobs)))
+                for _ in range(1 + twice(len(log.jobs))):
+                    heapq.heappush(events, (now + seconds, REPORT, len(log.jobs)))
                 log.jobs.append(Job(client, closed, now, now + seconds))
             arrived = 0
             continue
         job = log.jobs[number]
+        if log.is_again(job):
+            continue
         round_is_open = len(opened) > closed
         if round_is_open and job.version == closed:
             job.fate, job.step = "on_time", closed
             arrived += 1
             if arrived == goal:
                 closed += 1
-                log.close_step(now)
+                log.close_step(now, 1)
                 if closed < rounds:
                     heapq.heappush(events, (now, DISPATCH, len(log.jobs)))
             continue
         step = closed if round_is_open else closed - 1
         delay = delay_of(number, job.client)
-        if late_seconds is not None and delay <= late_seconds:
+        if job.version in log.abandoned:
+            job.fate = "unused"
+        elif late_seconds is not None and delay <= late_seconds:
             # After the last step reports are still waited for; none of the steps knows them,
             # unless they come at its very time.
             after = closed == rounds and now > log.times[-1]
@@ -82,18 +113,23 @@ def over_selected(
             job.fate = "unused"
     for job in log.jobs:
         if job.fate == "in_flight" and not (
-            late_rounds is not None and rounds - job.version < late_rounds
+            late_rounds is not None
+            and rounds - job.version < late_rounds
+            and job.version not in log.abandoned
         ):
             job.fate = "unused"
     return log
 
 
-def buffered(first_clients, refill_of, delay_of, *, buffer, steps, group):
+def buffered(
+    first_clients, refill_of, delay_of, *, buffer, steps, group,
+    client_timeout=np.inf, minimum=None, twice=lambda d: False,
+):  # fmt: skip
     """`refill_of(g)` gives the g-th refill's clients; one follows on every `group` reports."""
     log = Log()
     order = itertools.count()
     events = [(0.0, DISPATCH, next(order), first_clients)]
-    reports, refills = 0, 0
+    places, refills = 0, 0
     while len(log.times) < steps:
         if not events or events[0][0] == np.inf:
             log.stuck = True
@@ -102,15 +138,20 @@ def buffered(first_clients, refill_of, delay_of, *, buffer, steps, group):
         if kind == DISPATCH:
             for client in clients:
                 seconds = delay_of(len(log.jobs), client)
-                heapq.heappush(events, (now + seconds, REPORT, len(log.jobs), None))
+                until = min(now + seconds, now + client_timeout)
+                for _ in range(1 + twice(len(log.jobs))):
+                    heapq.heappush(events, (until, REPORT, len(log.jobs), None))
                 log.jobs.append(Job(client, len(log.times), now, now + seconds))
             continue
         job = log.jobs[number]
-        job.fate, job.step = "on_time", len(log.times)
-        reports += 1
-        if reports % group == 0:
+        if log.is_again(job):
+            continue
+        given_up = job.report > now
+        job.fate, job.step = ("unused", None) if given_up else ("on_time", len(log.times))
+        places += 1
+        if places % group == 0:
             heapq.heappush(events, (now, DISPATCH, next(order), refill_of(refills)))
             refills += 1
-        if reports % buffer == 0:
-            log.close_step(now)
+        if places % buffer == 0:
+            log.close_step(now, minimum or 1)
     return log

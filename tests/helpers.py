@@ -151,7 +151,7 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
 
 
 def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None, teachers=1,
-                   epochs=1, time_limited=False, spoil=None):  # fmt: skip
+                   epochs=1, time_limited=False, spoil=None, coordinator=Coordinator):  # fmt: skip
     """Event by event; `spoil(dispatch, delta)` may damage reports."""
     sizes = task.population.examples
     clients = task.population.clients
@@ -183,11 +183,11 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
         return spoil(order.dispatch, delta) if spoil else delta
 
     weigh = weigh or (lambda staleness, size: np.ones(len(size)))
-    coordinator = Coordinator(
+    server = coordinator(
         algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose,
         lambda staleness, c: float(weigh(np.array([staleness]), sizes[[c]])[0]), teacher, teachers,
     )  # fmt: skip
-    return interpret(coordinator, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
+    return interpret(server, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
 
 
 def matrix(params):

@@ -101,9 +101,13 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         on_time = [deltas[d] for d in deltas if plan.fate[d] == Fate.ON_TIME and plan.step[d] == v]
         before, w_before = state, w
         w, state = stepped(w, on_time, state)
+        late = []
         if algorithm == "feast":
             late = [deltas[d] for d in deltas
                     if plan.fate[d] == Fate.LATE and plan.version[d] == v]  # fmt: skip
+        if not on_time + late:
+            continue  # a sum of nobody moves nothing
+        if algorithm == "feast":
             w_plus, _ = stepped(w_before, on_time + late, before)
             a = beta * (a + kappa * (w_plus - w_before)) + (1 - beta) * w_plus
         evaluated = a if algorithm == "feast" else w

@@ -20,6 +20,7 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.faults import Fault
 from stragglers.interpret import Buffer, Coordinator, Rounds, interpret
 from stragglers.rows import rows_of
 from stragglers.schedule import Fate
@@ -473,6 +474,50 @@ def test_a_bad_client_is_not_in_the_count_either():
     assert_dropped("fedavg", np.nan, fedavg(ADAM, Mean("count")), BY_EXAMPLES)
 
 
+CORRUPT = [Fault.NAN, Fault.INF, Fault.HUGE]
+
+
+def corrupted(given, dispatches, how):
+    fault = given.fault.copy()
+    fault[dispatches] = how
+    return given._replace(fault=fault)
+
+
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+@every_algorithm
+def test_a_corrupted_report_is_as_if_it_had_never_come(name, which):
+    policy, algorithm, _ = EVERY[name]
+    given = plan(policy)
+    rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
+    place = {"first": 0, "middle": len(rows.dispatch) // 2, "last": -1}[which]
+    bad, version = rows.dispatch[place], rows.version[place]
+    fair = train_every(name, without(given, [bad]))
+    for how in CORRUPT:
+        run = train_every(name, corrupted(given, [bad], how))
+        np.testing.assert_allclose(run.w, fair.w, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(run.model, fair.model, rtol=1e-10, atol=1e-10)
+        assert run.dropped == [int(v > version) for v in range(STEPS + 1)]
+        assert fair.dropped[-1] == 0 and np.isfinite(run.model).all() and moves(run)
+    whole = train_every(name, given)
+    taught_nobody = name == "fare-dust" and which == "last" and given.fate[bad] == Fate.LATE
+    assert taught_nobody or differ([run.w, run.model], [whole.w, whole.model])
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_corrupted_reports_in_lanes_even_of_clients_without_examples(lanes):
+    policy, algorithm, client = EVERY["feast"]
+    given = plan(policy)
+    rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
+    empty = rows.dispatch[rows.client == 2]  # it has no examples
+    bad = np.union1d(empty, rows.dispatch[::5])
+    assert len(empty) > 1 and SIZES[2] == 0
+    fair = train(without(given, bad), algorithm, client)
+    spread = corrupted(given, bad, np.resize(CORRUPT, len(bad)))
+    run = train(spread, algorithm, client, lanes=lanes)
+    np.testing.assert_allclose(run.model, fair.model, rtol=1e-10, atol=1e-10)
+    assert run.dropped == [np.sum(given.version[bad] < v) for v in range(STEPS + 1)]
+
+
 @pytest.mark.parametrize("name", ["fare-dust", "feast"])
 def test_a_bad_client_spoils_no_other_lane(name):
     task = spoiled([BAD], np.nan)
@@ -489,13 +534,18 @@ AVERAGED = {
 }
 
 
+@pytest.mark.parametrize("how", ["trained on damaged data", "corrupted"])
 @pytest.mark.parametrize("name", AVERAGED)
-def test_a_round_of_bad_clients_only_leaves_everything_as_it_was(name):
+def test_a_round_of_bad_clients_only_leaves_everything_as_it_was(name, how):
     bad_round, bad = 4, [0, 3, 5, 6, 8]  # they start in this round only
     cohorts = [bad if t == bad_round else [1, 2, 4, 7, 1] for t in range(STEPS)]
     policy, algorithm = EVERY[name][0], AVERAGED[name]
     given = plan(policy, order=np.ravel(cohorts))
-    run = train(given, algorithm, task=spoiled(bad, np.nan))
+    if how == "corrupted":
+        theirs = np.flatnonzero(given.version == bad_round)
+        run = train(corrupted(given, theirs, [*CORRUPT, *CORRUPT[:2]]), algorithm)
+    else:
+        run = train(given, algorithm, task=spoiled(bad, np.nan))
     before, after = run.states[bad_round], run.states[bad_round + 1]
     if name == "fare-dust":  # the round is over all the same
         (now, average), (then, average_then) = after, before
@@ -518,6 +568,26 @@ def test_the_interpreter_drops_the_same_clients():
     assert_close(matrix(algorithm.params(told.state)), run.w[-1])
     assert_close(matrix(algorithm.model(told.state)), run.model[-1])
     assert told.dropped == run.dropped[-1] > 0
+
+
+@every_algorithm
+def test_the_interpreter_counts_a_report_once(name):
+    policy, algorithm, client = EVERY[name]
+
+    class Echo(Coordinator):
+        def receive(self, number, delta, now):
+            may_start = super().receive(number, delta, now)
+            return super().receive(number, delta, now) or may_start
+
+    once, twice = (
+        by_interpreter(TASK, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS, teachers=K,
+                       coordinator=kind)
+        for kind in (Coordinator, Echo)
+    )  # fmt: skip
+    jax.tree.map(np.testing.assert_array_equal, once.state, twice.state)
+    assert once.step_times == twice.step_times and once.counts["duplicate"] == 0
+    reports = sum(once.counts.values())
+    assert twice.counts == {**once.counts, "duplicate": reports} and reports > 2 * STEPS
 
 
 @pytest.mark.parametrize("policy", [OVER_SELECTED, WAITS, REMEMBERS, BUFFERED])

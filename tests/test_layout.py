@@ -12,8 +12,8 @@ SRC = TESTS.parent / "src" / "stragglers"
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
     "__init__", "errors", "device", "files", "csvfile", "tomlfile", "draws", "distributions",
-    "partition", "population", "data", "handwriting", "latency", "schedule", "rows", "together",
-    "lanes", "weights", "shuffle", "trees", "memory", "programs", "models", "tasks",
+    "partition", "population", "data", "handwriting", "latency", "faults", "schedule", "rows",
+    "together", "lanes", "weights", "shuffle", "trees", "memory", "programs", "models", "tasks",
     "algorithms", "client", "table", "metrics", "engine", "setup", "simulate", "interpret",
     "checkpoint", "records", "plan", "report", "settings", "schema", "config", "build", "run",
     "recording", "progress", "workers", "trials", "tune", "samples", "describe", "commands",

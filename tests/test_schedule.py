@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from stragglers import draws, latency, population, schedule
 from stragglers.errors import BadInput
+from stragglers.faults import Fault, Struck
 from stragglers.latency import Draw
 from stragglers.schedule import Fate
 from tests import events
@@ -14,6 +15,7 @@ NAMES = {
     Fate.LATE: "late",
     Fate.UNUSED: "unused",
     Fate.IN_FLIGHT: "in_flight",
+    Fate.LOST: "lost",
 }
 
 # Few distinct values make ties the rule; zero and infinity are the traps.
@@ -164,6 +166,147 @@ def test_buffers_agree_with_the_event_by_event_witness(case_and_table):
     plan = schedule.buffered(latency=table_latency(table), **case)
     assert_agrees(plan, log)
     assert plan.updates[-1] == plan.steps * case["buffer"] <= case["updates"]
+
+
+# Faults, and steps that are given up.
+
+FAULTS = st.lists(
+    st.sampled_from([Fault.NONE, Fault.NONE, Fault.DROP_OUT, Fault.CRASH, Fault.DUPLICATE]),
+    min_size=1, max_size=40,
+)  # fmt: skip
+TIMEOUTS = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 8.0])
+
+
+def table_faults(codes):
+    """Faults by dispatch number; a client that crashes does so half way."""
+    codes = np.array(codes, np.int8)
+
+    def faults(first, clients):
+        fault = codes[np.arange(first, first + len(clients)) % len(codes)]
+        worked = np.where(fault == Fault.CRASH, 0.5, fault != Fault.DROP_OUT)
+        return Struck(fault, worked)
+
+    return faults
+
+
+def is_lost(code):
+    return code in (Fault.DROP_OUT, Fault.CRASH)
+
+
+def assert_gives_up(plan, log, case, codes, seconds, timeout):
+    """The plan is the witness's, in a bounded time, with every fault at its place."""
+    for number, job in enumerate(log.jobs):
+        if is_lost(codes[number % len(codes)]):
+            assert job.fate in ("unused", "in_flight")
+            job.fate = "lost"
+    assert not log.stuck
+    assert_agrees(plan, log)
+    counted = np.bincount(plan.step[plan.fate == Fate.ON_TIME], minlength=plan.steps)
+    assert {*np.flatnonzero(counted == 0)} == log.abandoned
+    assert counted[counted > 0].min() >= (case["minimum"] or 1)
+    assert np.all(plan.duration <= timeout * (1 + 1e-9) + 1e-9 * plan.time)
+    assert plan.fault.tolist() == np.resize(codes, len(plan.fault)).tolist()
+    works = np.resize(seconds, len(plan.stop))
+    works = np.where(plan.fault == Fault.DROP_OUT, 0, np.where(plan.fault == Fault.CRASH,
+                                                              works / 2, works))  # fmt: skip
+    assert plan.stop.tolist() == (plan.start + works).tolist()
+
+
+@settings(max_examples=400, deadline=None)
+@given(rounds_cases(), FAULTS, TIMEOUTS, st.data())
+def test_rounds_that_are_given_up_agree_with_the_witness(case_and_table, codes, timeout, data):
+    case, table = case_and_table
+    case["minimum"] = data.draw(st.one_of(st.none(), st.integers(1, case["goal"])))
+    case["round_timeout"] = timeout
+
+    def witness(rounds):
+        row = draws.cohorts(
+            case["seed"], draws.Purpose.CLIENTS, case["clients"], case["cohort"], 0, rounds
+        )
+        return events.over_selected(
+            lambda t: row[t].tolist(),
+            lambda d, client: np.inf if is_lost(codes[d % len(codes)]) else table[d % len(table)],
+            goal=case["goal"], cohort=case["cohort"], rounds=rounds,
+            late_seconds=case["late_seconds"], late_rounds=case["late_rounds"],
+            round_timeout=timeout, minimum=case["minimum"],
+            twice=lambda d: codes[d % len(codes)] == Fault.DUPLICATE,
+        )  # fmt: skip
+
+    try:
+        plan = schedule.over_selected(
+            latency=table_latency(table), faults=table_faults(codes), **case
+        )
+    except BadInput as error:
+        rounds = case["updates"] // case["goal"]
+        if "are abandoned" in str(error):
+            assert witness(rounds).abandoned == {*range(rounds)}
+        elif "never ends" in str(error):
+            assert case["late_seconds"] == np.inf
+            assert np.inf in table or any(map(is_lost, codes))
+        else:
+            assert "less than the" in str(error) and case["count"] == "all_returned"
+        return
+    if case["count"] == "on_time":
+        assert plan.steps == case["updates"] // case["goal"]  # the declared bound
+        assert plan.updates[-1] == np.sum(plan.fate == Fate.ON_TIME)
+    assert_gives_up(plan, witness(plan.steps), case, codes, table, timeout)
+
+
+@settings(max_examples=400, deadline=None)
+@given(buffer_cases(), FAULTS, TIMEOUTS, st.data())
+def test_buffers_that_are_given_up_agree_with_the_witness(case_and_table, codes, timeout, data):
+    case, table = case_and_table
+    case["minimum"] = data.draw(st.one_of(st.none(), st.integers(1, case["buffer"])))
+    group = case["buffer"] if case["refill"] == "at_update" else 1
+    steps = case["updates"] // case["buffer"]
+    address = case["seed"], draws.Purpose.FIRST_CLIENTS, case["clients"], case["concurrency"]
+    first = draws.cohorts(*address, 0, 1)
+    address = case["seed"], draws.Purpose.CLIENTS, case["clients"], group
+    rows = draws.cohorts(*address, 0, steps * case["buffer"] + 1)
+    log = events.buffered(
+        first[0].tolist(), lambda g: rows[g].tolist(),
+        lambda d, client: np.inf if is_lost(codes[d % len(codes)]) else table[d % len(table)],
+        buffer=case["buffer"], steps=steps, group=group, client_timeout=timeout,
+        minimum=case["minimum"], twice=lambda d: codes[d % len(codes)] == Fault.DUPLICATE,
+    )  # fmt: skip
+
+    def make():
+        return schedule.buffered(
+            latency=table_latency(table), faults=table_faults(codes), client_timeout=timeout, **case
+        )
+
+    if log.abandoned == {*range(steps)}:
+        with pytest.raises(BadInput, match=f"all {steps} server steps are abandoned"):
+            make()
+        return
+    plan = make()
+    assert_gives_up(plan, log, case, codes, table, timeout)
+    assert plan.steps == steps and plan.updates[-1] == np.sum(plan.fate == Fate.ON_TIME)
+
+
+def test_a_round_is_given_up_by_hand():
+    """2 of 3 within 5 s, or else at least 2: reached, abandoned with one report, reached."""
+    table = [1, 2, 9, 1, 9, 9, 3, 3, 3]
+    options = dict(seed=0, goal=2, cohort=3, updates=6, round_timeout=5.0)
+    strict = schedule.over_selected(3, table_latency(table), minimum=2, **options)
+    assert strict.time.tolist() == [2, 7, 10] and strict.updates.tolist() == [2, 2, 4]
+    assert [NAMES[fate] for fate in strict.fate] == [
+        "on_time", "on_time", "unused", "unused", "unused", "unused", "on_time", "on_time", "unused"
+    ]  # fmt: skip
+    lenient = schedule.over_selected(3, table_latency(table), **options)
+    assert lenient.updates.tolist() == [2, 3, 5] and NAMES[lenient.fate[3]] == "on_time"
+    assert_same(strict, lenient, "client version start report time duration")
+
+
+def test_a_client_of_a_buffer_is_given_up_by_hand():
+    """Buffer 2 of 2 under way within 5 s: the second step has one report and an empty place."""
+    table = [1, 2, 1, 9, 1, 1]
+    options = dict(seed=0, buffer=2, concurrency=2, updates=6, client_timeout=5.0)
+    plan = schedule.buffered(3, table_latency(table), **options)
+    assert plan.time.tolist() == [2, 7, 8] and plan.updates.tolist() == [2, 3, 5]
+    assert [NAMES[fate] for fate in plan.fate] == ["on_time"] * 3 + ["unused"] + ["on_time"] * 2
+    strict = schedule.buffered(3, table_latency(table), minimum=2, **options)
+    assert strict.updates.tolist() == [2, 2, 4] and NAMES[strict.fate[2]] == "unused"
 
 
 def over_selected(case, table, **changes):
@@ -479,6 +622,12 @@ BUFFER = dict(clients=9, buffer=2, concurrency=4, updates=10)
         (dict(late_rounds=-3), "late_rounds=-3"),
         (dict(late_seconds=1.0, late_rounds=1), "late_seconds=1.0 and late_rounds=1"),
         (dict(late_seconds=9.0, count="all_returned", updates=3), "updates=3 .* the 4 that"),
+        (dict(round_timeout=0.0), "round_timeout=0.0"),
+        (dict(round_timeout=np.inf), "round_timeout=inf"),
+        (dict(round_timeout=9.0, minimum=0), "minimum=0"),
+        (dict(round_timeout=9.0, minimum=3), "minimum=3 .* goal=2"),
+        (dict(minimum=2), "minimum=2 .* `round_timeout`"),
+        (dict(round_timeout=0.5), "all 5 rounds are abandoned"),
     ],
 )
 def test_impossible_rounds_are_one_line(changes, complaint):
@@ -497,6 +646,10 @@ def test_impossible_rounds_are_one_line(changes, complaint):
         (dict(buffer=-1), "buffer=-1"),
         (dict(concurrency=0), "concurrency=0"),
         (dict(updates=0), "updates=0"),
+        (dict(client_timeout=-1.0), "client_timeout=-1.0"),
+        (dict(client_timeout=9.0, minimum=3), "minimum=3 .* buffer=2"),
+        (dict(minimum=1), "minimum=1 .* `client_timeout`"),
+        (dict(client_timeout=0.5), "all 5 server steps are abandoned"),
     ],
 )
 @pytest.mark.parametrize("refill", ["at_update", "at_once"])

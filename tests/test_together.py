@@ -47,7 +47,7 @@ def test_joined_rows_hold_every_trial_whole(settles):
     assert np.all(np.diff(joint.version) >= 0) and joint.trials == len(SEEDS)
     for trial, rows in enumerate(each):
         mine = joint.trial == trial
-        for name in Joint._fields[1:8]:
+        for name in Joint._fields[1:9]:
             np.testing.assert_array_equal(getattr(joint, name)[mine], getattr(rows, name))
         for v in range(STEPS):
             late = slice(*joint.late_begin[v : v + 2])

@@ -16,7 +16,7 @@ from stragglers.client import Client
 from stragglers.interpret import Buffer, Rounds
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
-from stragglers.schedule import over_selected
+from stragglers.schedule import Fate, over_selected
 from stragglers.setup import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
@@ -38,6 +38,14 @@ POLICIES = {
     "buffered": Buffer(buffer=3, concurrency=6),
     "buffered, refilled at once": Buffer(buffer=3, concurrency=6, refill="at_once"),
 }
+# Clients never come back, and nobody waits for them forever.
+GIVEN_UP = {
+    "over-selected": Rounds(goal=3, cohort=4, round_timeout=4.0, minimum=2),
+    "late in seconds": Rounds(goal=3, cohort=4, late_seconds=9.0, round_timeout=4.0, minimum=2),
+    "late in rounds": Rounds(goal=3, cohort=4, late_rounds=K, round_timeout=4.0, minimum=2),
+    "buffered": Buffer(buffer=3, concurrency=6, client_timeout=4.0, minimum=2),
+    "buffered, refilled at once": Buffer(3, 6, "at_once", client_timeout=4.0, minimum=2),
+}  # fmt: skip
 ALGORITHMS = {
     "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
     "fare-dust": (lambda s, m: fare_dust(s, k=K, mean=m), dict(algorithm="fare_dust", k=K)),
@@ -75,6 +83,11 @@ def latencies(seed):
     return np.where(rng.random(60) < 0.5, rng.integers(0, 5, 60), rng.lognormal(1, 1, 60))
 
 
+def never_comes(seed):
+    """Latencies of which many are infinite."""
+    return np.where(np.random.default_rng(seed).random(60) < 0.35, np.inf, latencies(seed))
+
+
 def settings(option):
     given = {"batch": 4, "lr": 0.2, **option.get("client", {})}
     client = Client(
@@ -93,8 +106,8 @@ def built(algorithm, server, by, ema):
     return with_ema(ALGORITHMS[algorithm][0](optimizer, Mean(by)), ema)
 
 
-def witnesses(policy, algorithm, option, seed=3, dtype=np.float64):
-    task, table = linear_task(dtype=dtype), latencies(seed)
+def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None):
+    task, table = linear_task(dtype=dtype), latencies(seed) if table is None else table
     expected = ALGORITHMS[algorithm][1]
     server, by, ema = option.get("server", SGD), option.get("by", "weight"), option.get("ema", 0.0)
     epochs = option.get("epochs", 1)
@@ -132,6 +145,22 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
     option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM)
     with jax.enable_x64(True):
         simulated, interpreted, referred = witnesses(POLICIES[policy], algorithm, option)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("policy", GIVEN_UP)
+@pytest.mark.parametrize("algorithm", ["fedavg", "fare-dust, all", "feast"])
+def test_steps_that_are_given_up(policy, algorithm):
+    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM)
+    task, table = linear_task(), never_comes(3)
+    plan = plan_for(task, GIVEN_UP[policy], table, seed=3, steps=STEPS)
+    reports = np.bincount(plan.step[plan.fate == Fate.ON_TIME], minlength=STEPS)
+    assert 0 in reports and len({*reports}) > 2  # some abandoned, some on fewer than their goal
+    with jax.enable_x64(True):
+        simulated, interpreted, referred = witnesses(
+            GIVEN_UP[policy], algorithm, option, table=table
+        )
     for other in (interpreted, referred):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 

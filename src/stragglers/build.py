@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import latency, population, schedule, settings
+from stragglers import faults, latency, population, schedule, settings
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
@@ -118,6 +118,28 @@ def time_limit(
             raise BadInput("schedule.time_limit: give `seconds` or `percentile`, and not both")
 
 
+def struck(given: settings.Faults | None, who: Population, seed: int) -> faults.Faults | None:
+    """The faults of every dispatch, if there are any."""
+    if given is None:
+        return None
+    shares: dict[faults.Fault, NDArray[np.float64]] = {}
+    for name, fault in faults.NAMES.items():
+        share = getattr(given, name)
+        if isinstance(share, dict):
+            try:
+                shares[fault] = faults.by_group(who, share)
+            except BadInput as error:
+                raise BadInput(f"faults.{name}: {error}") from None
+        elif share:
+            shares[fault] = np.full(who.clients, share)
+    for fault, column in (faults.from_csv(given.csv, who) if given.csv else {}).items():
+        if fault in shares:
+            name = fault.name.lower()
+            raise BadInput(f"faults.{name} is given here and in {given.csv}, expected one of them")
+        shares[fault] = column
+    return faults.faults(shares, seed=seed)
+
+
 def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     """The experiment's schedule for these clients."""
     given, seed = experiment.schedule, experiment.seed
@@ -129,16 +151,23 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         epochs=experiment.client.epochs if experiment.client else 1,
         limit=time_limit(given.time_limit, who, times, seed),
     )
-    common: dict[str, Any] = {"seed": seed, "updates": experiment.updates}
+    common: dict[str, Any] = {
+        "seed": seed,
+        "updates": experiment.updates,
+        "minimum": given.minimum,
+        "faults": struck(experiment.faults, who, seed),
+    }
     if isinstance(given, settings.Buffered):
         return schedule.buffered(
             who.clients, delay, **common,
             buffer=given.buffer, concurrency=given.concurrency, refill=given.refill,
+            client_timeout=given.client_timeout,
         )  # fmt: skip
     return schedule.over_selected(
         who.clients, delay, **common,
         goal=given.goal, cohort=cohort(given), count=given.count,
         late_seconds=given.late_seconds, late_rounds=given.late_rounds,
+        round_timeout=given.round_timeout,
     )  # fmt: skip
 
 
@@ -180,20 +209,42 @@ def cohort(given: settings.OverSelected) -> int:
     return round(given.goal * (given.over_selection or 1))
 
 
-def policy(given: settings.Schedule) -> str:
+def policy(given: settings.Schedule, faulty: settings.Faults | None = None) -> str:
     """A schedule in a few words."""
     if isinstance(given, settings.Buffered):
         words = [f"steps on {given.buffer} reports, {given.concurrency} clients under way"]
         words += ["refilled at once"] if given.refill == "at_once" else []
+        words += _patience("clients", given.client_timeout, given.minimum)
     else:
         words = [f"rounds of {cohort(given)} clients that close at {given.goal} reports"]
+        words += _patience("rounds", given.round_timeout, given.minimum)
         words += (
             [f"late ones within {given.late_seconds:,.0f} s"]
             if given.late_seconds is not None
             else []
         )
         words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
-    return ", ".join(words + (["limited in time"] if given.time_limit else []))
+    words += ["limited in time"] if given.time_limit else []
+    return ", ".join(words + ([_in_words(faulty)] if faulty else []))
+
+
+def _patience(who: str, timeout: float | None, minimum: int | None) -> list[str]:
+    if timeout is None:
+        return []
+    return [f"{who} given up after {timeout:,.0f} s, steps abandoned below {minimum or 1}"]
+
+
+def _in_words(faulty: settings.Faults) -> str:
+    """The faults that there are, and how often they strike."""
+    parts = [f"those of {faulty.csv}"] if faulty.csv else []
+    for name in faults.NAMES:
+        share = getattr(faulty, name)
+        if isinstance(share, dict):
+            by_group = ", ".join(f"{group} {100 * part:g} %" for group, part in share.items())
+            parts.append(f"{name} ({by_group})")
+        elif share:
+            parts.append(f"{name} {100 * share:g} %")
+    return "faults: " + (", ".join(parts) or "none")
 
 
 def fields(given: msgspec.Struct) -> dict[str, Any]:

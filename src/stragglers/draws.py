@@ -34,6 +34,13 @@ class Purpose(IntEnum):
     TEST_DRAWINGS = 12
     HELD_OUT = 13  # which drawings of a writer are for testing, where the files do not say
     IMAGES = 14  # which image of its label CIFAR-100's partition deals out next
+    DROP_OUT = 15  # which dispatches each fault strikes
+    CRASH = 16
+    CRASH_TIME = 17  # how far a client is when it crashes
+    NAN = 18
+    INF = 19
+    HUGE = 20
+    DUPLICATE = 21
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

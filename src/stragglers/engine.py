@@ -107,7 +107,9 @@ def one_by_one(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum,
         job, starting = trees.row((table.job, table.starting), i)
         sent = code.algorithm.broadcast(server, starting)
         delta = train(feed.data, feed.seed[0], sent, job)
-        good = jnp.isfinite(trees.sum_of_squares(delta))
+        if table.corrupt is not None:
+            delta = _corrupted(table.corrupt[i], delta)
+        good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[i], delta), table.weight[i], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
         return _add(buckets, table.slot[i], report), dropped + ~good
@@ -184,7 +186,10 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
         ends = (lane.place < end) & (lane.step >= steps)
         idle = steps == 0  # it had nothing to train on, and says so
         delta = flat(trees.subtract(models(row), lane.params))
-        good = idle | jnp.isfinite(jnp.sum(jnp.square(delta), axis=1))
+        if table.corrupt is not None:
+            corrupt = table.corrupt[row]
+            delta, idle = jax.vmap(_corrupted)(corrupt, delta), idle & (corrupt == 0)
+        good = idle | jax.vmap(trees.finite)(delta)
         delta = jnp.where((ends & good & ~idle)[:, None], delta, 0)  # 0 * NaN is NaN
         buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
         bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
@@ -248,6 +253,12 @@ def _add_lanes(
         buckets.weight + weights.sum(1).astype(buckets.weight.dtype),
         buckets.reports + place.sum(1, dtype=jnp.int32),
     )
+
+
+def _corrupted(how: jax.Array, delta: Params) -> Params:
+    """What arrives of a report that is damaged on its way; see rows.Rows.corrupt."""
+    value = jnp.array([0.0, jnp.nan, jnp.inf, 1e38])[how]  # 1e38: finite, its square is not
+    return jax.tree.map(lambda x: jnp.where(how > 0, value.astype(x.dtype), x), delta)
 
 
 def _choose(lanes: jax.Array, yes: Params, no: Params) -> Params:

@@ -1,13 +1,15 @@
 """The same algorithms, driven report by report: the oracle of the tests, the seam of a live server.
 
 A `Coordinator` is told what happens and when: `dispatch` when clients may start, `receive` when a
-report has come, `expire` when waiting is over. It never looks ahead. `interpret` drives one with
-simulated latencies from a heap; a federated runtime would drive one with messages.
+report has come, `time_out`, `give_up` and `expire` when waiting for a round, for a client or for
+late reports is over. It never looks ahead. `interpret` drives one with simulated latencies from a
+heap; a federated runtime would drive one with messages.
 
     policy      when a server step is made, and who replaces whom
     algorithm   what the step does
 
-Reports of one moment come before dispatches, dispatches before deadlines.
+Reports of one moment come before time-outs, those before dispatches, dispatches before deadlines. A
+report that has come already counts once.
 """
 
 import heapq
@@ -29,6 +31,8 @@ class Rounds(NamedTuple):
     cohort: int
     late_seconds: float | None = None
     late_rounds: int | None = None
+    round_timeout: float | None = None
+    minimum: int | None = None
 
 
 class Buffer(NamedTuple):
@@ -37,6 +41,8 @@ class Buffer(NamedTuple):
     buffer: int
     concurrency: int
     refill: Literal["at_update", "at_once"] = "at_update"
+    client_timeout: float | None = None
+    minimum: int | None = None
 
 
 class Order(NamedTuple):
@@ -51,6 +57,7 @@ class _Job(NamedTuple):
     client: int
     version: int
     start: float
+    given_up: bool = False
 
 
 class _Waiting(NamedTuple):
@@ -81,8 +88,10 @@ class Coordinator:
         self.state: State = algorithm.init(params)
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
         self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
-        self.gathered, self.reports = self.nobody, 0  # towards the next server step
+        # Towards the next server step: reports, and places that they or clients given up take.
+        self.gathered, self.reports, self.places = self.nobody, 0, 0
         self.version = 0
+        self.abandoned: set[int] = set()  # server steps
         self.groups = 0
         self.jobs: dict[int, _Job] = {}  # by dispatch; reported ones are gone
         self.dispatches = 0
@@ -91,7 +100,7 @@ class Coordinator:
         self.opened_at: list[float] = []
         self.over = False  # past the last server step's own moment: reports meet no step
         self.dropped = 0
-        self.counts = {"on_time": 0, "late": 0, "unused": 0}
+        self.counts = {"on_time": 0, "late": 0, "unused": 0, "duplicate": 0}
         self.step_times: list[float] = []
 
     def dispatch(self, now: float) -> list[Order]:
@@ -112,22 +121,39 @@ class Coordinator:
 
     def receive(self, number: int, delta: Params, now: float) -> bool:
         """Takes a report; says whether a group of clients may start once this moment is over."""
-        job = self.jobs.pop(number)
+        job = self.jobs.pop(number, None)
+        if job is None:
+            self.counts["duplicate"] += 1
+            return False
+        if job.given_up:
+            self.counts["unused"] += 1
+            return False
         if isinstance(self.policy, Buffer):
             self._gather(self._report(job, delta))
-            if self.reports % self.policy.buffer == 0:
-                self._step(now)
-                return True
-            return self.policy.refill == "at_once"
+            return self._filled(self.policy, now)
         is_open = len(self.opened_at) > self.version
         if is_open and job.version == self.version:
             self._gather(self._report(job, delta))
-            if self.reports % self.policy.goal == 0:
+            if self.reports == self.policy.goal:
                 self._step(now)
                 return True
             return False
         self._late(job, delta, now)
         return False
+
+    def give_up(self, number: int, now: float) -> bool:
+        """Waits no longer for a client of a buffer; says whether a group may start."""
+        assert isinstance(self.policy, Buffer)
+        self.jobs[number] = self.jobs[number]._replace(given_up=True)
+        self.places += 1
+        return self._filled(self.policy, now)
+
+    def time_out(self, round: int, now: float) -> bool:
+        """Closes a round whose time is over, if it is open; says whether a group may start."""
+        if round != self.version or len(self.opened_at) <= self.version:
+            return False
+        self._step(now)
+        return True
 
     def expire(self, now: float) -> None:
         """Gives up on rounds whose time for late reports is over."""
@@ -144,10 +170,17 @@ class Coordinator:
 
     def _gather(self, report: Sum) -> None:
         self.counts["on_time"] += 1
-        self.gathered, self.reports = plus(self.gathered, report), self.reports + 1
+        self.gathered = plus(self.gathered, report)
+        self.reports, self.places = self.reports + 1, self.places + 1
+
+    def _filled(self, policy: Buffer, now: float) -> bool:
+        if self.places == policy.buffer:
+            self._step(now)
+            return True
+        return policy.refill == "at_once"
 
     def _report(self, job: _Job, delta: Params) -> Sum:
-        if not np.isfinite(float(trees.sum_of_squares(delta))):
+        if not trees.finite(delta):
             self.dropped += 1
             return self.nobody
         weight = jnp.asarray(self.weigh(self._step_now() - job.version, job.client),
@@ -160,8 +193,13 @@ class Coordinator:
         return self.version - 1 if between and not self.over else self.version
 
     def _step(self, now: float) -> None:
+        if self.reports < (self.policy.minimum or 1):
+            self.abandoned.add(self.version)
+            self.counts["on_time"] -= self.reports
+            self.counts["unused"] += self.reports
+            self.gathered = self.nobody
         self.state, opened = self.algorithm.step(self.state, self.gathered)
-        self.gathered = self.nobody
+        self.gathered, self.reports, self.places = self.nobody, 0, 0
         if self.algorithm.settles == "by_round":
             missing = sum(job.version == self.version for job in self.jobs.values())
             self.waiting[self.version] = _Waiting(opened, self.nobody, *self._patience(missing))
@@ -171,6 +209,8 @@ class Coordinator:
 
     def _patience(self, missing: int) -> tuple[int, float]:
         """How many late reports a round that closes now will wait for, and until when."""
+        if self.version in self.abandoned:
+            return 0, np.inf
         if isinstance(self.policy, Rounds) and self.policy.late_seconds is not None:
             return missing, self.opened_at[self.version] + self.policy.late_seconds
         if isinstance(self.policy, Rounds) and self.policy.late_rounds is not None:
@@ -184,6 +224,7 @@ class Coordinator:
         counts = policy.late_rounds is not None and age < policy.late_rounds
         if policy.late_seconds is not None:
             counts = now <= job.start + policy.late_seconds
+        counts = counts and job.version not in self.abandoned
         self.counts["late" if counts else "unused"] += 1
         if not counts:
             return
@@ -215,7 +256,7 @@ class Coordinator:
             self.settled += 1
 
 
-REPORT, DISPATCH, DEADLINE = range(3)
+REPORT, TIMEOUT, DISPATCH, DEADLINE = range(4)
 
 
 def interpret(
@@ -226,28 +267,44 @@ def interpret(
 ) -> Coordinator:
     """Runs a coordinator for a number of server steps under simulated latencies."""
     policy = coordinator.policy
-    waits = isinstance(policy, Rounds) and policy.late_seconds is not None
+    late_seconds = policy.late_seconds if isinstance(policy, Rounds) else None
+    round_timeout = policy.round_timeout if isinstance(policy, Rounds) else None
+    patience = policy.client_timeout if isinstance(policy, Buffer) else None
     deltas: dict[int, Params] = {}
+    overdue: dict[int, float] = {}  # when clients that are given up before will report
     events: list[tuple[float, int, int]] = [(0.0, DISPATCH, 0)]
     while events:
         now, kind, number = events[0]
+        if now == np.inf:
+            break
         if coordinator.version == steps:
             if now > coordinator.step_times[-1]:
                 coordinator.over = True
-            if not (waits or now == coordinator.step_times[-1]) or now == np.inf:
+            if late_seconds is None and now > coordinator.step_times[-1]:
                 break
         heapq.heappop(events)
-        if kind == REPORT:
-            if coordinator.receive(number, deltas.pop(number), now):
-                heapq.heappush(events, (now, DISPATCH, number))
+        refill = False
+        if kind == REPORT and number in overdue:
+            heapq.heappush(events, (overdue.pop(number), REPORT, number))
+            refill = coordinator.give_up(number, now)
+        elif kind == REPORT:
+            refill = coordinator.receive(number, deltas.pop(number), now)
+        elif kind == TIMEOUT:
+            refill = coordinator.time_out(number, now)
         elif kind == DEADLINE:
             coordinator.expire(now)
         elif coordinator.version < steps:
+            if round_timeout is not None:
+                heapq.heappush(events, (now + round_timeout, TIMEOUT, coordinator.version))
             for order in coordinator.dispatch(now):
-                seconds = latency(order.dispatch, order.client)
+                report = now + latency(order.dispatch, order.client)
                 deltas[order.dispatch] = train(order)
-                heapq.heappush(events, (now + seconds, REPORT, order.dispatch))
-            if waits and isinstance(policy, Rounds) and policy.late_seconds is not None:
-                heapq.heappush(events, (now + policy.late_seconds, DEADLINE, coordinator.groups))
+                if patience is not None and report > now + patience:
+                    overdue[order.dispatch], report = report, now + patience
+                heapq.heappush(events, (report, REPORT, order.dispatch))
+            if late_seconds is not None:
+                heapq.heappush(events, (now + late_seconds, DEADLINE, coordinator.groups))
+        if refill:
+            heapq.heappush(events, (now, DISPATCH, number))
     coordinator.finish()
     return coordinator

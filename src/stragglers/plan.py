@@ -4,7 +4,9 @@ share[g].used     group g's fraction of all reports that met their server step
 share[g].late     ... of all that came later but still counted
 share[g].unused   ... of all that nobody waited for
 always_late       of the clients of g that were started, those that never counted at all
-device seconds    from start to report, or to the end of training if that is earlier
+device seconds    from start to report or failure, or to the end of training if that is earlier
+faults            of all clients that were started, how many each struck
+abandoned         server steps on too few reports: the model stayed as it was
 """
 
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stragglers.faults import NAMES
 from stragglers.population import Population
 from stragglers.schedule import Fate, Schedule
 
@@ -23,12 +26,15 @@ def summarise(
 ) -> dict[str, Any]:
     """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population."""
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
-    busy = np.minimum(schedule.report, schedule.end) - schedule.start
+    busy = np.minimum(schedule.stop, schedule.end) - schedule.start
     seconds = {fate: float(busy[schedule.fate == fate].sum()) for fate in Fate}
     return {
         "time_s": schedule.end,
         "server_steps": schedule.steps,
         "client_updates": int(schedule.updates[-1]),
+        "abandoned": schedule.steps - len(np.unique(schedule.step[schedule.fate == Fate.ON_TIME])),
+        "dispatches": len(schedule.client),
+        "faults": {name: int((schedule.fault == fault).sum()) for name, fault in NAMES.items()},
         "reports": {fate.name.lower(): int((schedule.fate == fate).sum()) for fate in Fate},
         "round_s": _spread(schedule.duration),
         "staleness": _spread((schedule.step - schedule.version)[used]),
@@ -36,7 +42,7 @@ def summarise(
         "groups": _groups(population, schedule, used, latencies),
         "device_s": {
             "used": seconds[Fate.ON_TIME] + seconds[Fate.LATE],
-            "wasted": seconds[Fate.UNUSED],
+            "wasted": seconds[Fate.UNUSED] + seconds[Fate.LOST],
             "in_flight": seconds[Fate.IN_FLIGHT],
         },
         "clients": population.clients,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import draws
+from stragglers.faults import Fault
 from stragglers.schedule import Fate, Schedule
 
 
@@ -29,6 +30,7 @@ class Rows(NamedTuple):
     staleness: NDArray[np.int32]  # server steps between its model and the step that uses it
     teacher: NDArray[np.int32]  # round whose history teaches it; -1 in round 0
     slot: NDArray[np.int32]
+    corrupt: NDArray[np.int32]  # what its delta is replaced by: 0 nothing, 1 NaN, 2 Inf, 3 huge
 
     begin: NDArray[np.int32]  # [steps + 1]: version v trains rows begin[v] to begin[v + 1]
     on_time_slot: NDArray[np.int32]  # [steps]
@@ -58,6 +60,8 @@ def rows_of(
     version, step, late = schedule.version[dispatch], schedule.step[dispatch], late[dispatch]
     closes = np.where(late, version, step) if settles == "by_round" else step
     steps = schedule.steps
+    fault = schedule.fault[dispatch].astype(np.int32)
+    corrupt = np.where((fault >= Fault.NAN) & (fault <= Fault.HUGE), fault - Fault.NAN + 1, 0)
 
     # A bucket is (step that empties it, 0 if on time, else 1 + round): sorted, unique, numbered.
     kind = np.where(late, version.astype(np.int64) + 1, 0)
@@ -84,6 +88,7 @@ def rows_of(
         staleness=step - version,
         teacher=_teachers(seed, dispatch, version, teachers),
         slot=slot[bucket].astype(np.int32),
+        corrupt=corrupt.astype(np.int32),
         begin=np.searchsorted(version, np.arange(steps + 1)).astype(np.int32),
         on_time_slot=on_time_slot.astype(np.int32),
         late_begin=np.searchsorted(late_step, np.arange(steps + 1)).astype(np.int32),

@@ -1,6 +1,6 @@
 """The schema of an experiment, section by section; config.py reads files into it.
 
-    task -> latency -> schedule -> client, server, algorithm, and the published row if there is one
+    task -> latency -> schedule, faults -> client, server, algorithm, and the published row, if any
 
 Sections are frozen and closed: an unknown key is an error. Distributions and schedules have the
 argument names of the functions that they build.
@@ -145,6 +145,8 @@ class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind")
     late_seconds: NotNegative | None = None  # FeAST's tau_max
     late_rounds: Count | None = None  # FARe-DUST's k, and the length of its history
     count: Literal["on_time", "all_returned"] = "on_time"
+    round_timeout: Positive | None = None  # seconds after which a round is given up
+    minimum: Count | None = None  # reports without which it is then abandoned; default 1
     time_limit: TimeLimit | None = None
 
 
@@ -152,10 +154,23 @@ class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
     buffer: Count  # B
     concurrency: Count  # chi
     refill: Literal["at_update", "at_once"] = "at_update"
+    client_timeout: Positive | None = None  # seconds after which a client is given up
+    minimum: Count | None = None  # reports without which a step is abandoned; default 1
     time_limit: TimeLimit | None = None
 
 
 Schedule = OverSelected | Buffered
+
+
+# Faults: shares of dispatches, of everybody or by group; see faults.py.
+class Faults(Settings, frozen=True):
+    drop_out: Share | dict[str, Share] = 0.0
+    crash: Share | dict[str, Share] = 0.0
+    nan: Share | dict[str, Share] = 0.0
+    inf: Share | dict[str, Share] = 0.0
+    huge: Share | dict[str, Share] = 0.0
+    duplicate: Share | dict[str, Share] = 0.0
+    csv: str | None = None  # shares of each client: a column `client`, then some of the above
 
 
 # Training.
@@ -247,6 +262,7 @@ class Experiment(Settings, frozen=True):
     latency: Latency
     schedule: Schedule
     updates: Count  # the budget, in client updates
+    faults: Faults | None = None
     seed: Seed = 0
     client: Client | None = None
     server: Server | None = None

@@ -25,6 +25,7 @@ class Table(NamedTuple):
     weight: jax.Array
     starting: Starting
     slot: jax.Array  # among all trials'
+    corrupt: jax.Array | None  # None if no report is: then no program asks
     begin: jax.Array
     order: jax.Array  # of rows, lane by lane
     lane_begin: jax.Array  # [steps, lanes + 1]
@@ -62,6 +63,7 @@ def table_of(
         weight=column(weight),
         starting=Starting(column(joint.version), column(joint.teacher)),
         slot=slot(joint.slot, joint.trial),
+        corrupt=column(joint.corrupt) if joint.corrupt.any() else None,
         begin=column(joint.begin),
         order=column(lanes.order),
         lane_begin=column(lanes.begin),

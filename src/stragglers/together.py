@@ -26,6 +26,7 @@ class Joint(NamedTuple):
     staleness: NDArray[np.int32]
     teacher: NDArray[np.int32]
     slot: NDArray[np.int32]  # among its own trial's
+    corrupt: NDArray[np.int32]
 
     begin: NDArray[np.int32]  # [steps + 1]
     on_time_slot: NDArray[np.int32]  # [steps, trials]
@@ -63,7 +64,7 @@ def join(each: Sequence[Rows]) -> Joint:
         trial=np.repeat(np.arange(len(each), dtype=np.int32), [len(r.version) for r in each])[
             order
         ],
-        **{name: column(name) for name in Joint._fields[1:8]},
+        **{name: column(name) for name in Joint._fields[1:9]},
         begin=np.stack([rows.begin for rows in each]).sum(axis=0, dtype=np.int32),
         on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each], axis=1),
         late_begin=late_begin.astype(np.int32),

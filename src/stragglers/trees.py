@@ -47,11 +47,11 @@ def cast(tree: Tree, dtype: Any) -> Tree:
     return jax.tree.map(one, tree)
 
 
-def sum_of_squares(tree: Any) -> jax.Array:
-    """In float32 at least: what overflows there is not worth keeping."""
+def finite(tree: Any) -> jax.Array:
+    """Whether its sum of squares is, in float32: what overflows there is not worth keeping."""
     leaves = [jnp.sum(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))))
               for x in jax.tree.leaves(tree)]  # fmt: skip
-    return jnp.asarray(sum(leaves))
+    return jnp.isfinite(jnp.asarray(sum(leaves)).astype(jnp.float32))
 
 
 def zero_rows(tree: Tree, rows: int) -> Tree:

@@ -112,6 +112,20 @@ def test_the_page_has_what_it_promises(tmp_path):
     assert feast["final"]["straggler_accuracy"] == [None, None, None]
 
 
+def test_faults_are_shown_where_there_are_any(tmp_path):
+    demo(tmp_path, 2)
+    assert "faults, of clients started" not in page.page(records.find([tmp_path]))
+    struck = {"faults": {"drop_out": 9, "nan": 1}, "dispatches": 150, "abandoned": 6}
+    for record in records.find([tmp_path]):
+        if record.name.endswith("feast"):
+            run = {**record.run, "schedule": {**record.run["schedule"], **struck}}
+            (record.folder / "run.json").write_text(json.dumps(run))
+    html = page.page(records.find([tmp_path]))
+    assert "faults, of clients started" in html
+    assert "<td>drop_out 6.0 %, nan 0.7 %, abandoned steps 5.0 %</td>" in html
+    assert html.count("<td>none</td>") == 5
+
+
 def test_what_is_common_is_not_what_differs(tmp_path):
     demo(tmp_path, 1)
     html = page.page(records.find([tmp_path]))

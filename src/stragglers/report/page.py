@@ -20,6 +20,7 @@ import numpy as np
 from markupsafe import Markup
 
 from stragglers import files
+from stragglers.faults import NAMES
 from stragglers.records import Record
 from stragglers.report import cells, curves, results
 from stragglers.report.colours import Look, looks
@@ -120,8 +121,28 @@ def _part(experiments: Sequence[Experiment]) -> dict[str, Any]:
         rows.append({
             "label": experiment.label, "shares": shares, "wasted": wasted,
             "stale": cells.NOTHING if stale is None else f"{stale:,.0f}",
+            "faults": _faults(summaries),
         })  # fmt: skip
-    return {"groups": list(names), "rows": rows}
+    faulty = any(row["faults"] for row in rows)
+    return {"groups": list(names), "rows": rows, "faulty": faulty}
+
+
+def _faults(summaries: Sequence[dict[str, Any]]) -> str:
+    """What struck how many of all clients that were started, and steps that were abandoned."""
+    words = []
+    for name in NAMES:
+        share = _middle(
+            _ratio(s.get("faults", {}).get(name), s.get("dispatches")) for s in summaries
+        )
+        words += [f"{name} {100 * share:.1f} %"] if share else []
+    share = _middle(_ratio(s.get("abandoned"), s.get("server_steps")) for s in summaries)
+    return ", ".join(words + ([f"abandoned steps {100 * share:.1f} %"] if share else []))
+
+
+def _ratio(part: Any, whole: Any) -> float | None:
+    if isinstance(part, int | float) and isinstance(whole, int | float) and whole:
+        return part / whole
+    return None
 
 
 def _wasted(summary: dict[str, Any]) -> float | None:

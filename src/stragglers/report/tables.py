@@ -41,6 +41,13 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{_percent(device['in_flight'] / total)} under way at the end",
         ),
     ]
+    if any(summary["faults"].values()):
+        struck = [f"{name} {_percent(count / summary['dispatches'])}"
+                  for name, count in summary["faults"].items() if count]  # fmt: skip
+        lines.append(("faults", f"{', '.join(struck)} of {summary['dispatches']:,} dispatches"))
+    if summary["abandoned"]:
+        share = _percent(summary["abandoned"] / summary["server_steps"])
+        lines.append(("abandoned", f"{summary['abandoned']:,} server steps, {share}"))
     if summary["paper_time_s"] is not None:
         ratio = summary["time_s"] / summary["paper_time_s"] - 1
         lines.insert(1, ("the paper's", f"{summary['paper_time_s']:,.0f} s ({ratio:+.1%})"))

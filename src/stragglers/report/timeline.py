@@ -54,10 +54,13 @@ def _timeline(axes, population: Population, schedule: Schedule) -> None:
     right = 1.15 * max(schedule.time[min(steps, schedule.steps) - 1], 1e-9)
     colours = np.array(_colours(population))[population.group[schedule.client[rows]]]
     counted = np.isin(schedule.fate[rows], (Fate.ON_TIME, Fate.LATE))
-    ends = np.minimum(schedule.report[rows], right * 2)
+    ends = np.minimum(schedule.stop[rows], right * 2)
     axes.hlines(np.arange(len(rows)), schedule.start[rows], ends, colors=colours,
                 alpha=np.where(counted, 0.9, 0.3), linewidth=1.6)  # fmt: skip
-    marks = {Fate.ON_TIME: ("o", "on time"), Fate.LATE: ("D", "late"), Fate.UNUSED: ("x", "unused")}
+    marks = {
+        Fate.ON_TIME: ("o", "on time"), Fate.LATE: ("D", "late"), Fate.UNUSED: ("x", "unused"),
+        Fate.LOST: ("v", "lost"),
+    }  # fmt: skip
     for fate, (marker, label) in marks.items():
         which = schedule.fate[rows] == fate
         if which.any():

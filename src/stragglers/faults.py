@@ -1,0 +1,123 @@
+"""What may go wrong with a client, from being started until its report is counted.
+
+    drop_out        never reports, and never began to work
+    crash           never reports; its device worked for a uniform part of its time
+    nan, inf, huge  reports a delta of such numbers: the server drops it
+    duplicate       reports twice: the server counts one
+
+Each strikes a share of dispatches: of everybody, of a group, or of a client. Dispatch number d
+takes row d of a stream for each fault, so that a fault changes no other draw, a larger share
+strikes whoever a smaller one strikes, and a longer budget continues a shorter one. Where two
+strike one dispatch, the first of the list is what happens.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import csvfile, draws
+from stragglers.draws import Purpose
+from stragglers.errors import BadInput, did_you_mean
+from stragglers.population import Population
+
+
+class Fault(IntEnum):
+    """What happens to a dispatch."""
+
+    NONE = 0
+    DROP_OUT = 1
+    CRASH = 2
+    NAN = 3
+    INF = 4
+    HUGE = 5
+    DUPLICATE = 6
+
+
+PURPOSES = {
+    Fault.DROP_OUT: Purpose.DROP_OUT,
+    Fault.CRASH: Purpose.CRASH,
+    Fault.NAN: Purpose.NAN,
+    Fault.INF: Purpose.INF,
+    Fault.HUGE: Purpose.HUGE,
+    Fault.DUPLICATE: Purpose.DUPLICATE,
+}
+NAMES = {fault.name.lower(): fault for fault in PURPOSES}  # as settings and files have them
+
+
+class Struck(NamedTuple):
+    """What becomes of some dispatches."""
+
+    fault: NDArray[np.int8]
+    worked: NDArray[np.float64]  # the part of its time that each device works
+
+
+Shares = Mapping[Fault, NDArray[np.float64]]  # of the dispatches of each client
+Faults = Callable[[int, NDArray[np.integer]], Struck]  # (first dispatch's number, clients)
+
+
+def faults(shares: Shares, *, seed: int) -> Faults:
+    """Builds the faults of every dispatch from each client's shares."""
+
+    def draw(first: int, clients: NDArray[np.integer]) -> Struck:
+        last = first + len(clients)
+        fault = np.zeros(len(clients), np.int8)
+        for which, purpose in PURPOSES.items():
+            if which in shares:
+                strikes = draws.uniforms(seed, purpose, first, last) < shares[which][clients]
+                fault[strikes & (fault == Fault.NONE)] = which
+        worked = np.where(fault == Fault.DROP_OUT, 0.0, 1.0)
+        if np.any(fault == Fault.CRASH):
+            part = draws.uniforms(seed, Purpose.CRASH_TIME, first, last)
+            worked = np.where(fault == Fault.CRASH, part, worked)
+        return Struck(fault, worked)
+
+    return draw
+
+
+def lost(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Whose report never comes."""
+    return (fault == Fault.DROP_OUT) | (fault == Fault.CRASH)
+
+
+def by_group(population: Population, given: Mapping[str, float]) -> NDArray[np.float64]:
+    """Each client's share, from its group's; groups that are not named have none."""
+    for name in given:
+        if name not in population.groups:
+            raise BadInput(f"no group {name!r} in {population.origin}; "
+                           f"{did_you_mean(name, population.groups)}")  # fmt: skip
+    return np.array([given.get(name, 0.0) for name in population.groups])[population.group]
+
+
+def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np.float64]]:
+    """Reads `client` and a column of shares for each fault; clients in the population's order."""
+    path = Path(file)
+    rows = csvfile.rows(path, "a CSV file of faults")
+    _, header = next(rows, (1, []))
+    names = [name.strip() for name in header]
+    columns = names[1:]
+    if names[:1] != ["client"] or not columns or len({*columns}) != len(columns):
+        raise BadInput(f"{path}: line 1: {','.join(header)!r}, expected the header 'client' and "
+                       f"some of {', '.join(NAMES)}")  # fmt: skip
+    for name in columns:
+        if name not in NAMES:
+            raise BadInput(f"{path}: line 1: {name!r}; {did_you_mean(name, NAMES)}")
+    table = [_shares(path, line, row, len(columns)) for line, row in rows if row]
+    if len(table) != population.clients:
+        raise BadInput(f"{path}: {len(table)} clients, expected the {population.clients} of "
+                       f"{population.origin}, a line for each in the same order")  # fmt: skip
+    return dict(zip((NAMES[name] for name in columns), np.array(table).T, strict=True))
+
+
+def _shares(path: Path, line: int, row: list[str], columns: int) -> list[float]:
+    try:
+        shares = [float(field) for field in row[1:]]
+    except ValueError:
+        shares = []
+    if len(shares) == columns and all(0 <= share <= 1 for share in shares):
+        return shares
+    raise BadInput(f"{path}: line {line}: {','.join(row)!r}, expected a client and "
+                   f"{columns} numbers from 0 to 1")  # fmt: skip

@@ -1,0 +1,303 @@
+"""Who is struck by what, and that every schedule ends."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stragglers import build, cli, config, draws, faults, latency, plan, population, run, schedule
+from stragglers.errors import BadInput
+from stragglers.faults import Fault
+from stragglers.latency import Draw
+from stragglers.population import Population
+from stragglers.schedule import Fate
+
+CLIENTS, MANY = 1000, 100_000
+WHO = np.random.default_rng(0).integers(CLIENTS, size=MANY)
+TWO_GROUPS = Population(
+    np.full(6, 5), np.array([0, 1, 1, 0, 1, 0], np.int16), ("new", "old"), "six clients"
+)
+
+
+def struck(seed=0, who=WHO, first=0, **shares):
+    given = {faults.NAMES[name]: np.full(CLIENTS, share) for name, share in shares.items()}
+    return faults.faults(given, seed=seed)(first, who)
+
+
+def hit(fault, **options):
+    return struck(**options).fault == fault
+
+
+# Who is struck.
+
+
+@pytest.mark.parametrize("name", faults.NAMES)
+@pytest.mark.parametrize("share", [0.0, 0.06, 0.5, 1.0])
+def test_a_share_strikes_that_share(name, share):
+    count = hit(faults.NAMES[name], **{name: share}).sum()
+    assert abs(count - share * MANY) <= 5 * np.sqrt(share * (1 - share) * MANY)
+    assert (count == 0) == (share == 0)
+
+
+def test_whoever_a_smaller_share_strikes_a_larger_one_does_too():
+    few, many = hit(Fault.DROP_OUT, drop_out=0.06), hit(Fault.DROP_OUT, drop_out=0.1)
+    assert np.all(many[few]) and many.sum() > few.sum()
+
+
+def test_the_first_fault_of_the_list_happens_and_none_changes_whom_it_strikes():
+    alone = {name: hit(fault, **{name: 0.2}) for name, fault in faults.NAMES.items()}
+    together = struck(**dict.fromkeys(faults.NAMES, 0.2)).fault
+    before = np.zeros(MANY, bool)
+    for name, fault in faults.NAMES.items():
+        assert np.array_equal(together == fault, alone[name] & ~before)
+        assert np.any(alone[name] & before) == (name != "drop_out")  # independent, so they overlap
+        before |= alone[name]
+
+
+def test_faults_have_an_address():
+    shares = dict.fromkeys(faults.NAMES, 0.1)
+    whole = struck(**shares)
+    for first, last in ((0, 10), (7, 90), (draws.BLOCK - 3, draws.BLOCK + 3)):
+        part = struck(first=first, who=WHO[first:last], **shares)
+        for column, expected in zip(part, whole, strict=True):
+            assert np.array_equal(column, expected[first:last])
+    assert not np.array_equal(struck(seed=1, **shares).fault, whole.fault)
+
+
+def test_a_crash_takes_a_uniform_part_of_the_time():
+    fault, worked = struck(drop_out=0.1, crash=0.4, nan=0.1)
+    assert np.all(worked[fault == Fault.DROP_OUT] == 0) and np.all(worked[fault >= Fault.NAN] == 1)
+    parts = worked[fault == Fault.CRASH]
+    assert np.all((parts >= 0) & (parts < 1)) and abs(parts.mean() - 0.5) < 0.01
+    assert abs(parts.var() - 1 / 12) < 0.003
+
+
+def test_faults_change_no_other_draw():
+    who = population.emnist()
+    seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
+    shares = {fault: np.full(who.clients, 0.1) for fault in faults.NAMES.values()}
+    options = dict(seed=0, goal=10, cohort=20, updates=2000, round_timeout=1e4)
+    calm = schedule.over_selected(who.clients, seconds, **options)
+    rough = schedule.over_selected(
+        who.clients, seconds, **options, faults=faults.faults(shares, seed=0)
+    )
+    assert np.array_equal(calm.client, rough.client)
+    assert np.array_equal(calm.examples, rough.examples)
+    works = ~faults.lost(rough.fault)
+    took = (rough.stop - rough.start)[works]
+    np.testing.assert_allclose(took, (calm.stop - calm.start)[works], atol=1e-8)
+    assert np.array_equal(rough.fate == Fate.LOST, ~works) and 0 < works.sum() < len(works)
+
+
+@pytest.mark.parametrize("kind", ["rounds", "buffer"])
+def test_a_longer_budget_changes_no_fault_and_no_fate(kind):
+    who = population.emnist()
+    seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
+    strikes = faults.faults({f: np.full(who.clients, 0.1) for f in faults.NAMES.values()}, seed=0)
+    short, long = (schedules(kind, who.clients, seconds, strikes, updates) for updates in (60, 600))
+    for name in ("client", "version", "start", "report", "stop", "fault", "time", "updates"):
+        column = getattr(short, name)
+        assert np.array_equal(column, getattr(long, name)[: len(column)]), name
+    decided = short.fate != Fate.IN_FLIGHT
+    assert np.array_equal(short.fate[decided], long.fate[: len(decided)][decided])
+
+
+def schedules(kind, clients, seconds, strikes, updates, selection=1.3):
+    options = dict(seed=0, updates=updates, minimum=5, faults=strikes)
+    if kind == "rounds":
+        return schedule.over_selected(
+            clients, seconds, goal=10, cohort=round(10 * selection), round_timeout=600.0, **options
+        )
+    return schedule.buffered(
+        clients, seconds, buffer=10, concurrency=round(10 * selection), client_timeout=600.0,
+        refill=kind if kind.startswith("at_") else "at_update", **options,
+    )  # fmt: skip
+
+
+# Every schedule ends.
+
+
+@pytest.mark.parametrize("share", [0.0, 0.06, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("selection", [1.0, 1.3, 2.0])
+@pytest.mark.parametrize("kind", ["rounds", "at_update", "at_once"])
+def test_however_many_drop_out_a_schedule_ends_within_its_bound(kind, selection, share):
+    who = population.emnist()
+    seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
+    strikes = faults.faults({Fault.DROP_OUT: np.full(who.clients, share)}, seed=0)
+    steps = 300
+    if share == 1:
+        with pytest.raises(BadInput, match=f"all {steps} .* are abandoned: .* minimum=5") as error:
+            schedules(kind, who.clients, seconds, strikes, 10 * steps, selection)
+        assert "\n" not in str(error.value)
+        return
+    made = schedules(kind, who.clients, seconds, strikes, 10 * steps, selection)
+    assert made.steps == steps and made.end <= 600.0 * steps
+    lost, allowed = np.mean(made.fate == Fate.LOST), 5 * np.sqrt(share / len(made.fate))
+    assert abs(lost - share) <= allowed and np.sum(made.fate == Fate.ON_TIME) == made.updates[-1]
+    if kind == "rounds" and share == 0 and selection == 2.0:  # there are enough in time
+        assert made.updates[-1] == 10 * steps
+
+
+def test_nobody_who_is_waited_for_forever_is_an_error_that_names_the_remedy():
+    strikes = faults.faults({Fault.DROP_OUT: np.ones(9)}, seed=0)
+
+    def seconds(first, clients):
+        return Draw(np.ones(len(clients)), np.ones(len(clients), np.int64))
+
+    with pytest.raises(BadInput, match="round 0 never closes.*`round_timeout`"):
+        schedule.over_selected(9, seconds, seed=0, goal=2, cohort=4, updates=8, faults=strikes)
+    with pytest.raises(BadInput, match="server step 0 never comes.*`client_timeout`"):
+        schedule.buffered(9, seconds, seed=0, buffer=2, concurrency=4, updates=8, faults=strikes)
+
+
+# What a plan says of them.
+
+
+def test_a_plan_counts_faults_and_the_time_of_devices():
+    codes = np.array([Fault.NONE, Fault.DROP_OUT, Fault.CRASH, Fault.NAN, Fault.DUPLICATE, 0])
+
+    def strikes(first, clients):
+        fault = codes[np.arange(first, first + len(clients)) % 6].astype(np.int8)
+        worked = np.where(fault == Fault.CRASH, 0.25, fault != Fault.DROP_OUT)
+        return faults.Struck(fault, worked)
+
+    def seconds(first, clients):
+        return Draw(np.full(len(clients), 8.0), np.ones(len(clients), np.int64))
+
+    # Rounds of three: one report of three, then three of three, over and over.
+    made = schedule.over_selected(
+        6, seconds, seed=0, goal=3, cohort=3, updates=12, round_timeout=10.0, minimum=2,
+        faults=strikes,
+    )  # fmt: skip
+    assert made.time.tolist() == [10, 18, 28, 36] and made.updates.tolist() == [0, 3, 3, 6]
+    told = plan.summarise(TWO_GROUPS, made, np.ones(6))
+    assert told["abandoned"] == 2 and told["server_steps"] == 4 and told["dispatches"] == 12
+    assert told["faults"] == {
+        "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2
+    }  # fmt: skip
+    assert told["reports"] == {"on_time": 6, "late": 0, "unused": 2, "in_flight": 0, "lost": 4}
+    # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report.
+    assert told["device_s"] == {"used": 48.0, "wasted": 2 * 2.0 + 2 * 8.0, "in_flight": 0.0}
+
+
+def test_the_plan_of_a_fleet_that_drops_out(capsys):
+    assert cli.main(["plan", "fleet-dropout", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert 0.06 < told["faults"]["drop_out"] / told["dispatches"] < 0.10
+    assert told["client_updates"] == 100_000 and told["abandoned"] == 0
+    assert "drop_out (recent 6 %, older 10 %)" in told["policy"]
+    assert "given up after 600 s, steps abandoned below 80" in told["policy"]
+    changes = ["drop_out=0.25", "crash=0.05", "duplicate=0.02", "schedule.minimum=95"]
+    given = [word for change in changes for word in ("--set", change)]
+    assert cli.main(["plan", "fleet-dropout", *given]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "faults drop_out 25.0 %, crash 3.8 %, duplicate 1.4 % of 130,000 dispatches" in out
+    assert "server steps, " in out.partition("abandoned ")[2]
+
+
+def test_a_fleet_that_drops_out_for_good_is_one_line(capsys):
+    assert cli.main(["plan", "fleet-dropout", "--set", "drop_out=1"]) == 2
+    out, said = capsys.readouterr()
+    assert out == "" and "all 1000 rounds are abandoned" in said and said.count("\n") == 1
+
+
+# Settings.
+
+
+def test_shares_of_groups():
+    shares = faults.by_group(TWO_GROUPS, {"old": 0.5})
+    assert shares.tolist() == [0, 0.5, 0.5, 0, 0.5, 0]
+    with pytest.raises(BadInput, match="no group 'odl' in six clients; did you mean 'old'"):
+        faults.by_group(TWO_GROUPS, {"odl": 0.5})
+
+
+def test_shares_of_clients(tmp_path):
+    file = tmp_path / "shares.csv"
+    rows = [f"c{n},{n / 10},{1 - n / 10}" for n in range(6)]
+    file.write_text("client,drop_out,nan\n" + "\n".join(rows) + "\n")
+    shares = faults.from_csv(file, TWO_GROUPS)
+    assert list(shares) == [Fault.DROP_OUT, Fault.NAN]
+    np.testing.assert_allclose(shares[Fault.DROP_OUT], np.arange(6) / 10)
+    np.testing.assert_allclose(shares[Fault.NAN], 1 - np.arange(6) / 10)
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("", "line 1: '', expected the header 'client'"),
+        ("client\n", "line 1: 'client', expected the header"),
+        ("who,drop_out\n", "line 1: 'who,drop_out', expected the header"),
+        ("client,nan,nan\n", "expected the header"),
+        ("client,dropout\n", "line 1: 'dropout'; did you mean 'drop_out'"),
+        ("client,drop_out\na,0.1\n", "1 clients, expected the 6 of six clients"),
+        ("client,drop_out\na,2\n", "line 2: 'a,2', expected a client and 1 numbers from 0 to 1"),
+        ("client,drop_out\na,nan\n", "line 2"),
+        ("client,drop_out\na,much\n", "line 2"),
+        ("client,drop_out\na,0.1,0.2\n", "line 2"),
+        ("client,drop_out\na\n", "line 2"),
+    ],
+)
+def test_a_file_of_shares_that_is_none_is_one_line(tmp_path, text, complaint):
+    file = tmp_path / "shares.csv"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=complaint) as error:
+        faults.from_csv(file, TWO_GROUPS)
+    assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
+
+
+def experiment(*changes):
+    return config.experiment_from(
+        config.override_all(config.read("glyphs/drop-out/fedadam-over-selection"), changes)
+    )
+
+
+def test_shares_of_clients_in_an_experiment(tmp_path):
+    given = experiment()
+    who = build.clients(given.task, 0)
+    file = tmp_path / "shares.csv"
+    half = np.arange(who.clients) % 2
+    file.write_text("client,crash\n" + "".join(f"{n},{share}\n" for n, share in enumerate(half)))
+    # Half of the clients crash for certain.
+    made = build.timetable(experiment(f"faults.csv={file}", "drop_out=0"), who)
+    assert np.array_equal(made.fault == Fault.CRASH, half[made.client] == 1)
+    with pytest.raises(BadInput, match="faults.crash is given here and in .*shares.csv"):
+        build.timetable(experiment(f"faults.csv={file}", "crash=0.1"), who)
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        ("drop_out=2", "faults.drop_out: 2 given, expected a number .*of at most 1"),
+        ("drop_out=-0.1", "faults.drop_out: -0.1 given"),
+        ("faults.nan=nan", "faults.nan: nan given"),
+        ("drop_out={straggler=3}", "faults.drop_out"),
+        ("drop_out={stragler=0.1}", "faults.drop_out: no group 'stragler'.*'straggler'"),
+        ("faults.dropout=1", "unknown setting 'faults.dropout'; did you mean 'faults.drop_out'"),
+        ("round_timeout=0", "schedule.round_timeout: 0 given, expected a number above 0"),
+        ("minimum=21", "minimum=21 is more than goal=20"),
+        ("faults.csv=nowhere.csv", "nowhere.csv: cannot be read"),
+    ],
+)
+def test_faults_that_cannot_be_are_one_line(change, complaint):
+    with pytest.raises(BadInput, match=complaint) as error:
+        given = experiment(change)
+        build.timetable(given, build.clients(given.task, 0))
+    assert "\n" not in str(error.value)
+
+
+def test_training_drops_exactly_the_corrupted_reports():
+    changes = ["updates=60", "task.writers=60", "faults.nan=0.1", "huge=0.1", "duplicate=0.2"]
+    trial = run.prepare(experiment(*changes, "evaluations=3"))
+    (result,) = run.train([trial])
+    used = trial.schedule.fate == Fate.ON_TIME
+    corrupt = np.isin(trial.schedule.fault, (Fault.NAN, Fault.HUGE))
+    assert result.dropped == np.sum(used & corrupt) > 3 and result.diverged is None
+    assert result.trained == np.sum(used) == trial.schedule.updates[-1]
+    assert result.curve[-1].metrics.total_loss < result.curve[0].metrics.total_loss
+
+
+def test_without_faults_nothing_is_named():
+    plain = config.experiment_from(config.read("fleet"))
+    assert "faults" not in config.resolved(plain)
+    assert "minimum" not in config.resolved(plain)["schedule"]
+    assert "faults" not in build.policy(plain.schedule, plain.faults)

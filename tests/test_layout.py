@@ -16,7 +16,7 @@ ORDER = [
     "lanes", "weights", "shuffle", "trees", "memory", "programs", "models", "tasks",
     "algorithms", "client", "table", "metrics", "engine", "setup", "simulate", "interpret",
     "checkpoint", "records", "plan", "report", "settings", "schema", "config", "build", "run",
-    "recording", "progress", "workers", "trials", "tune", "samples", "describe", "cli",
+    "recording", "progress", "stopping", "workers", "trials", "tune", "samples", "describe", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",

@@ -9,13 +9,18 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from stragglers import __version__, config
+from stragglers.checkpoint import EVERY_MINUTES
 from stragglers.errors import BadInput, about, did_you_mean
 from stragglers.files import checked_path, output_folder
+from stragglers.stopping import Interrupted
+
+if TYPE_CHECKING:
+    from stragglers.workers import Terms
 
 DEFAULT_PRESET = "fleet"
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
@@ -40,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stragglers: interrupted", file=sys.stderr)
         return 130
+    except Interrupted as signal:
+        print("stragglers: interrupted; the same command goes on", file=sys.stderr)
+        return 128 + signal.number
     return 0
 
 
@@ -129,7 +137,7 @@ def run(options: argparse.Namespace) -> None:
     from stragglers import records, trials
     from stragglers.report import figures, page, tables
 
-    count, deadline = _checked_run(options, default=1 if options.presets else DEMO_TRIALS)
+    count, terms = _checked_run(options, default=1 if options.presets else DEMO_TRIALS)
     experiments = _experiments(options)
     folder = output_folder(options.out)
     jobs = trials.jobs_of(experiments, count, folder)
@@ -140,7 +148,7 @@ def run(options: argparse.Namespace) -> None:
             "to repeat one, delete its folder",
             file=sys.stderr,
         )
-    left = trials.run_missing(jobs, options.processes, deadline, options.together)
+    left = trials.run_missing(jobs, options.processes, terms, options.together)
     found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
     picture, about_all = folder / "accuracy.png", folder / "report.html"
     if found:
@@ -157,8 +165,10 @@ def run(options: argparse.Namespace) -> None:
         print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
 
 
-def _checked_run(options: argparse.Namespace, default: int) -> tuple[int, float]:
-    """How many trials, and until when."""
+def _checked_run(options: argparse.Namespace, default: int) -> tuple[int, "Terms"]:
+    """How many trials, and on which terms."""
+    from stragglers.workers import Terms
+
     count = default if options.trials is None else options.trials
     for name, value in (
         ("trials", count),
@@ -169,7 +179,10 @@ def _checked_run(options: argparse.Namespace, default: int) -> tuple[int, float]
             raise BadInput(f"{name}={value}, expected at least 1")
     if not options.minutes > 0:
         raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
-    return count, time.time() + 60 * options.minutes
+    if not options.checkpoint_minutes >= 0:
+        raise BadInput(f"checkpoint-minutes={options.checkpoint_minutes:g}, expected 0 or more")
+    deadline = time.time() + 60 * options.minutes
+    return count, Terms(deadline, 60 * options.checkpoint_minutes, options.allow_drift)
 
 
 def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -325,7 +338,7 @@ def tune(options: argparse.Namespace) -> None:
     from stragglers import tune as tuning
     from stragglers.report import page, tables
 
-    count, deadline = _checked_run(options, default=1)
+    count, terms = _checked_run(options, default=1)
     if options.proposals is not None and options.proposals < 1:
         raise BadInput(f"proposals={options.proposals}, expected at least 1")
     objective = tuning.parsed_objective(options.objective)
@@ -340,7 +353,7 @@ def tune(options: argparse.Namespace) -> None:
         build.check_trainable(config.experiment_from(document))
         grid = tuning.checked_grid(document, grid)
     folder = output_folder(options.out)
-    train = tuning.Trainer(name, count, folder, options.processes, deadline, options.together)
+    train = tuning.Trainer(name, count, folder, options.processes, terms, options.together)
     try:
         best, history = tuning.tune(document, grid, objective, train, options.proposals)
     except tuning.Unfinished:
@@ -427,7 +440,15 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument(
             "--minutes", type=float, default=math.inf,
-            help="starts no trial that would not end in time",
+            help="stops then; what is under way is kept, and the same command goes on",
+        )  # fmt: skip
+        command.add_argument(
+            "--checkpoint-minutes", type=float, default=EVERY_MINUTES, metavar="M",
+            help=f"between two checkpoints of a trial, default {EVERY_MINUTES:g}",
+        )  # fmt: skip
+        command.add_argument(
+            "--allow-drift", action="store_true",
+            help="goes on from checkpoints of other versions or devices, and says so in run.json",
         )  # fmt: skip
         command.add_argument(
             "--out", default="runs", metavar="DIR",

@@ -100,27 +100,38 @@ def check_free(folder: Path) -> None:
             pass
 
 
-def begin(folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Starts a run anew in a claimed folder; the returned run.json is for `finish`."""
+def begin(
+    folder: Path, settings: dict[str, Any], facts: dict[str, Any], curve: bytes = b""
+) -> dict[str, Any]:
+    """Starts a run in a claimed folder, with what its curve has; the run.json is for `finish`."""
     run = {"format": FORMAT, **facts, "hash": settings_hash(settings), "seed": settings["seed"],
            "status": "running", "diverged": None}  # fmt: skip
-    with files.told(folder):
-        for left in folder.glob(f"{files.UNFINISHED}*"):
-            left.unlink()
+    files.remove_unfinished(folder)
     _write(folder / "settings.toml", tomlfile.dumps(settings).encode())
-    _write(folder / "curve.jsonl", b"")
+    _write(folder / "curve.jsonl", curve)
     _write(folder / "run.json", _pretty(run))
     return run
 
 
 def append(folder: Path, evaluation: dict[str, Any]) -> None:
     """Adds a point to the curve."""
-    line = msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
     path = folder / "curve.jsonl"
     with files.told(path), path.open("ab") as curve:
-        curve.write(line)
+        curve.write(line(evaluation))
         curve.flush()
         os.fsync(curve.fileno())
+
+
+def line(evaluation: dict[str, Any]) -> bytes:
+    """A point of the curve, as it is written."""
+    return msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
+
+
+def evaluations(curve: bytes) -> list[dict[str, Any]]:
+    """The points of a curve that is whole; what was not finite is NaN."""
+    points = map(msgspec.structs.asdict, _DECODER.decode_lines(curve))
+    return [{key: np.nan if value is None else value for key, value in point.items()}
+            for point in points]  # fmt: skip
 
 
 def finish(

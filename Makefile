@@ -13,7 +13,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
     --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
     --custom-compile-command "make lock"
 
-.PHONY: help run test check bench lock clean
+.PHONY: help run test check bench soak lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -34,6 +34,11 @@ check: .venv/dev.stamp  ## lint, formatting and types
 bench: .venv/run.stamp  ## run the benchmarks
 	.venv/bin/python -m benchmarks.plan
 	PJRT_NPROC=2 .venv/bin/python -m benchmarks.engine
+
+soak: .venv/run.stamp  ## run for long, kill at random, compare
+	.venv/bin/python -m benchmarks.soak
+	.venv/bin/python -m benchmarks.kills
+	.venv/bin/python -m benchmarks.kills --kills 20 --signal TERM
 
 lock:  ## pin the newest dependencies again (needs uv)
 	$(LOCK) --group build -o requirements.lock

@@ -5,6 +5,7 @@
       curve.jsonl        one line for each evaluation, on the disk as soon as it is known
       run.json           what it is, on what it ran, and its status: running, finished, diverged
       model.safetensors  at the end: "w/...", the weights, and "model/...", what is evaluated
+      checkpoints/       until the end: see checkpoint.py
       lock               held by the process that writes, as long as it lives
 
 The hash is of all settings but the seed that can change a result, so equal experiments share a
@@ -141,8 +142,18 @@ def finish(
     from safetensors.numpy import save
 
     metadata = {key: str(run[key]) for key in ("name", "hash", "seed")}
-    _write(folder / "model.safetensors", save(arrays, metadata))
+    _write(folder / "model.safetensors", _in_order(save(arrays, metadata)))
     _write(folder / "run.json", _pretty({**run, **facts}))
+
+
+def _in_order(weights: bytes) -> bytes:
+    """Equal weights as equal bytes: safetensors writes its metadata in an order of chance."""
+    end = 8 + int.from_bytes(weights[:8], "little")
+    header = msgspec.json.decode(weights[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = msgspec.json.encode(header)
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + weights[end:]
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -26,9 +26,11 @@ run: .venv/run.stamp  ## train the demo: table, picture, page (RUN="..." for ano
 test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)
 	.venv/bin/python -m pytest $(TESTS)
 
-soak: .venv/dev.stamp  ## train every preset a little, and every algorithm for long: does it last?
+soak: .venv/dev.stamp  ## every preset a little, every algorithm for long and killed at random
 	.venv/bin/python -m pytest $(TESTS) -m "" tests/test_presets.py
 	PJRT_NPROC=2 .venv/bin/python -m benchmarks.soak
+	.venv/bin/python -m benchmarks.kills
+	.venv/bin/python -m benchmarks.kills --kills 20 --signal TERM
 
 check: .venv/dev.stamp  ## lint, formatting and types
 	.venv/bin/ruff check .
@@ -38,6 +40,7 @@ check: .venv/dev.stamp  ## lint, formatting and types
 bench: .venv/run.stamp  ## run the benchmarks
 	.venv/bin/python -m benchmarks.plan
 	PJRT_NPROC=2 .venv/bin/python -m benchmarks.engine
+	PJRT_NPROC=2 .venv/bin/python -m benchmarks.peers
 
 lock:  ## pin the newest dependencies again (needs uv)
 	$(LOCK) --group build -o requirements.lock

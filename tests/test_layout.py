@@ -16,8 +16,8 @@ ORDER = [
     "together", "lanes", "weights", "shuffle", "trees", "memory", "programs", "models", "tasks",
     "algorithms", "client", "table", "metrics", "engine", "setup", "simulate", "interpret",
     "checkpoint", "records", "plan", "report", "settings", "schema", "config", "build", "run",
-    "recording", "progress", "workers", "trials", "tune", "samples", "describe", "commands",
-    "cli",
+    "recording", "progress", "stopping", "workers", "trials", "tune", "samples", "describe",
+    "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",

@@ -16,7 +16,8 @@ EXPERIMENT = config.experiment_from(config.override_all(config.read(NAME), SMALL
 
 def recorded(folder, interrupt=lambda trial, progress: None, experiments=(EXPERIMENT,)):
     folders = [folder / f"run{seed}" for seed in range(len(experiments))]
-    return record(folders, NAME, experiments, on_start=lambda start: None, on_progress=interrupt)
+    return record(folders, NAME, experiments, on_start=lambda start: None, on_progress=interrupt,
+                  say=lambda line: None)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

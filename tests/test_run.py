@@ -140,6 +140,7 @@ BAD = {
     "glyphs/per-domain/fedadam --set cohort=3": "glyphs/per-domain/fedadam: goal=20 reports",
     "glyphs --minutes 0": "minutes=0, expected more than 0",
     "glyphs --minutes nan": "minutes=nan",
+    "glyphs --checkpoint-minutes -1": "checkpoint-minutes=-1, expected 0 or more",
 }
 
 

@@ -1,3 +1,5 @@
+import math
+import signal
 from concurrent.futures import Future
 from contextlib import contextmanager
 
@@ -5,7 +7,8 @@ import pytest
 
 from stragglers import config, device, records, trials
 from stragglers.errors import BadInput
-from stragglers.workers import Outcome
+from stragglers.stopping import Interrupted
+from stragglers.workers import Outcome, Terms
 
 FEAST, FEDAVG = "glyphs/per-domain/feast", "glyphs/per-domain/fedavg"
 
@@ -30,11 +33,11 @@ def trained(monkeypatch):
     monkeypatch.setattr(trials.time, "time", lambda: clock[0])
 
     @contextmanager
-    def here(threads, update, deadline, *processes):
+    def here(threads, news, terms, wish, *processes):
         def submit(bundle):
             future = Future()
             clock[0] += 60 * trained.minutes * len(bundle)
-            in_time = clock[0] <= deadline
+            in_time = clock[0] <= terms.deadline
             for job in bundle:
                 write(job, "finished" if in_time else "running", 60 * trained.minutes)
                 done.append(job.label)
@@ -45,11 +48,11 @@ def trained(monkeypatch):
 
         yield submit
 
-    def trained(*arguments, minutes=1, **options):
+    def trained(*arguments, minutes=1, deadline=math.inf, **options):
         trained.minutes, trained.bundles = minutes, []
         done.clear()
         clock[0] = 0.0
-        left = trials.run_missing(*arguments, **options)
+        left = trials.run_missing(*arguments, terms=Terms(deadline), **options)
         return done.copy(), [job.label for job in left]
 
     monkeypatch.setattr(trials, "here", here)
@@ -96,15 +99,50 @@ def test_numbers_of_threads_take_turns(tmp_path, trained, monkeypatch):
         trained(jobs(tmp_path, (FEAST,), threads=2, updates=300))
 
 
-def test_nothing_starts_that_would_not_end_in_time(tmp_path, trained):
+def test_time_that_is_left_goes_to_what_will_not_end_in_it(tmp_path, trained):
     five = jobs(tmp_path, (FEAST,), count=5)
     assert trained(five, deadline=60 * 3.5) == (
-        [f"{FEAST} {trial}/5" for trial in (1, 2, 3)], [f"{FEAST} {trial}/5" for trial in (4, 5)]
+        [f"{FEAST} {trial}/5" for trial in (1, 2, 3, 4)], [f"{FEAST} {trial}/5" for trial in (4, 5)]
     )  # fmt: skip
-    # Three of a minute each would do with 3.1, but not with caution.
-    assert len(trained(jobs(tmp_path, (FEDAVG,), count=5), deadline=60 * 3.1)[0]) == 2
-    assert trained(five, deadline=60 * 1.1) == ([], [f"{FEAST} 4/5", f"{FEAST} 5/5"])
+    assert trained(five, deadline=0.0) == ([], [f"{FEAST} 4/5", f"{FEAST} 5/5"])
     assert trained(five, deadline=60 * 9) == ([f"{FEAST} 4/5", f"{FEAST} 5/5"], [])
+
+
+def test_what_ends_in_time_comes_first(tmp_path, trained):
+    short, long = jobs(tmp_path, (FEAST,)), jobs(tmp_path, (FEDAVG,))
+    write(short[0], seconds=60)
+    write(long[0], seconds=600)
+    assert trained([*long, *short], deadline=60 * 2) == (
+        [short[1].label, long[1].label], []
+    )  # fmt: skip
+
+
+def test_a_signal_ends_it_when_what_runs_has_ended(tmp_path, trained, monkeypatch):
+    two, wished = jobs(tmp_path, (FEAST,)), trials.here
+
+    @contextmanager
+    def here(threads, news, terms, wish):
+        with wished(threads, news, terms, wish) as submit:
+
+            def submit_and_wish(bundle):
+                wish.hear(signal.SIGTERM)
+                return submit(bundle)
+
+            yield submit_and_wish
+
+    monkeypatch.setattr(trials, "here", here)
+    with pytest.raises(Interrupted) as interrupted:
+        trained(two, processes=1)
+    assert interrupted.value.number == signal.SIGTERM
+    assert [records.is_over(job.folder) for job in two] == [True, False]
+
+
+def test_checkpoints_of_what_is_over_are_removed(tmp_path, trained):
+    (job, _) = jobs(tmp_path, (FEAST,))
+    write(job)
+    (job.folder / "checkpoints" / "one").mkdir(parents=True)
+    trained([job])
+    assert not (job.folder / "checkpoints").exists()
 
 
 def test_of_what_nothing_is_known_one_is_tried(tmp_path, trained):

@@ -169,7 +169,7 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
                                         '"server.learning_rate" = [0.01, 0.1]\n')  # fmt: skip
     trained = []
 
-    def run_missing(jobs, processes, deadline, together):
+    def run_missing(jobs, processes, terms, together):
         wanted = [job for job in jobs if not records.is_over(job.folder)]
         for job in wanted[: 1 if not trained else None]:
             settings = config.resolved(job.experiment)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from stragglers import __version__
 from stragglers.commands import data, plan, presets, results, run, tune
 from stragglers.errors import BadInput, did_you_mean
+from stragglers.stopping import Interrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stragglers: interrupted", file=sys.stderr)
         return 130
+    except Interrupted as signal:
+        print("stragglers: interrupted; the same command goes on", file=sys.stderr)
+        return 128 + signal.number
     return 0
 
 

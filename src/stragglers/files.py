@@ -1,6 +1,7 @@
 """Files that are whole or not there: written beside their place, on the disk, then renamed."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,6 +47,48 @@ def write(path: Path, fill: Callable[[str], object]) -> None:
             _sync(path.parent)
         finally:
             Path(temporary).unlink(missing_ok=True)
+
+
+def write_folder(parent: Path, fill: Callable[[Path], str]) -> None:
+    """Has a folder filled beside its place and renames it to what `fill` calls it."""
+    with told(parent):
+        if not parent.exists():
+            parent.mkdir()
+            _sync(parent.parent)
+        temporary = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=parent))
+        try:
+            name = fill(temporary)
+            os.chmod(temporary, 0o777 & ~_umask())
+            for file in temporary.iterdir():
+                _sync(file)
+            _sync(temporary)
+            os.rename(temporary, parent / name)
+            _sync(parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Takes its name away first, so that nobody finds half of it."""
+    with told(path):
+        unnamed = path.with_name(UNFINISHED + path.name)
+        shutil.rmtree(unnamed, ignore_errors=True)
+        os.rename(path, unnamed)
+        _remove(unnamed)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """What processes that were ended have left in a folder, if there is one."""
+    with told(folder):
+        for left in folder.glob(f"{UNFINISHED}*"):
+            _remove(left)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 @contextmanager

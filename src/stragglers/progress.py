@@ -38,6 +38,9 @@ class Shown:
         if label in self.bars:
             self.bar.remove_task(self.bars.pop(label))
         self._count()
+        self.say(label, line)
+
+    def say(self, label: str, line: str) -> None:
         console = self.bar.console  # a plain print would be painted over by the bars
         console.print(f"{label}: {line}", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,9 +1,10 @@
 """Trials into their folders: prepare, claim, train, and keep what comes out as it comes.
 
-A trial that was interrupted starts anew: its folder is claimed and begun again. Continuing it
-from a checkpoint belongs between `begin` and `train`.
+A folder is begun when everything is ready to train: until then it stays as it is found. One that
+has a checkpoint is begun with the curve of it, so that both are of the same moment.
 """
 
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -15,12 +16,13 @@ from typing import Any
 
 import jax
 
-from stragglers import __version__, build, config, records, trees
+from stragglers import __version__, build, checkpoint, config, records, trees
+from stragglers.metrics import Metrics
 from stragglers.plan import summarise
 from stragglers.run import Prepared, prepare, train
 from stragglers.settings import Experiment
 from stragglers.setup import Start
-from stragglers.simulate import Point, Progress, Result
+from stragglers.simulate import Moment, Point, Progress, Result
 from stragglers.tasks.base import checksum
 
 
@@ -31,26 +33,78 @@ def record(
     *,
     on_start: Callable[[Start], None],
     on_progress: Callable[[int, Progress], None],
+    say: Callable[[str], None],
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_s: float = math.inf,
+    allow_drift: bool = False,
 ) -> list[Result]:
     """Trains trials of one experiment in one program, each into its folder.
 
-    What `on_progress` raises leaves the folders as of an interrupted run.
+    Goes on from the last checkpoint that is whole, and makes one every `checkpoint_s` seconds and
+    when `stop` says so, which then raises `checkpoint.Kept`.
     """
-    began, started = time.perf_counter(), _now()
+    facts: dict[str, Any] = {"started": _now(), "spent_s": 0.0, "drift": []}
+    began = saved = time.perf_counter()
     trials = [prepare(experiment, len(experiments)) for experiment in experiments]
+    known = [_facts(trial) for trial in trials]
+    fingerprint: dict[str, Any] = {}
+    runs: list[dict[str, Any]] = []
+
+    def started(start: Start) -> None:
+        fingerprint.update(_fingerprint(trials, known[0], start))
+        on_start(start)
+
+    def spent_s() -> float:
+        return facts["spent_s"] + time.perf_counter() - began
+
+    def resume(first: Moment) -> Moment:
+        nonlocal saved
+        found, damaged = checkpoint.newest(folders[0])
+        for line in damaged:
+            say(line)
+        moment, curves = first, [b""] * len(trials)
+        if found:
+            drift = checkpoint.drift(found, fingerprint, allow_drift)
+            moment, curves = checkpoint.restore(found, first), found.curves
+            for course, curve in zip(moment.courses, curves, strict=True):
+                course.curve = list(map(_point, records.evaluations(curve)))
+            facts.update(found.manifest.facts)
+            facts["drift"] = [*facts["drift"], *drift]
+            say(f"goes on from server step {moment.step} of {trials[0].schedule.steps}")
+        elif damaged:
+            say("no checkpoint is whole: starts anew")
+        checkpoint.bind(folders)
+        given = {"name": name, "started": facts["started"], "finished": None}
+        given |= {"drift": facts["drift"]} if facts["drift"] else {}
+        runs[:] = [
+            records.begin(folder, config.resolved(trial.experiment), given | each, curve)
+            for folder, trial, each, curve in zip(folders, trials, known, curves, strict=True)
+        ]
+        saved = time.perf_counter()
+        return moment
+
+    def on_chunk(moment: Moment) -> None:
+        nonlocal saved
+        stopping = stop()
+        if stopping or time.perf_counter() - saved >= checkpoint_s:
+            curves = [b"".join(records.line(_row(point)) for point in course.curve)
+                      for course in moment.courses]  # fmt: skip
+            now = {**facts, "spent_s": spent_s()}
+            checkpoint.save(folders[0], moment, curves, fingerprint, now)
+            saved = time.perf_counter()
+        if stopping:
+            raise checkpoint.Kept
+
     with ExitStack() as claims:
         for folder in folders:
             claims.enter_context(records.claim(folder))
-        facts = {"name": name, "started": started, "finished": None}
-        runs = [
-            records.begin(folder, config.resolved(trial.experiment), facts | _facts(trial))
-            for folder, trial in zip(folders, trials, strict=True)
-        ]
         results = train(
             trials,
-            on_start=on_start,
+            on_start=started,
             on_progress=on_progress,
             on_point=lambda trial, point: records.append(folders[trial], _row(point)),
+            resume=resume,
+            on_chunk=on_chunk,
         )
         for folder, run, result in zip(folders, runs, results, strict=True):
             arrays = trees.named(result.params, "w") | trees.named(result.model, "model")
@@ -61,7 +115,7 @@ def record(
                 "trained": result.trained,
                 "dropped": result.dropped,
                 "clients": result.clients,
-                "wall_s": time.perf_counter() - began,
+                "wall_s": spent_s(),
                 "device": {
                     **run["device"],
                     "lanes": result.start.lanes,
@@ -69,7 +123,27 @@ def record(
                 },
                 "memory": result.start.memory._asdict(),
             })  # fmt: skip
+        for folder in folders:
+            checkpoint.clear(folder)
     return results
+
+
+def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start) -> dict[str, Any]:
+    """What the bits of a result depend on: equal, or it is another run that would go on."""
+    versions = {name: facts["versions"][name] for name in ("stragglers", "jax", "jaxlib")}
+    experiment = trials[0].experiment
+    return {
+        "format": checkpoint.FORMAT,
+        "settings": records.settings_hash(config.resolved(experiment)),
+        "seeds": [trial.experiment.seed for trial in trials],
+        "data": facts["data"]["checksum"],
+        **versions,
+        "platform": facts["device"]["platform"],
+        "device": facts["device"]["kind"],
+        "precision": experiment.precision,
+        "lanes": start.lanes,
+        "threads": experiment.threads,
+    }
 
 
 def _facts(trial: Prepared) -> dict[str, Any]:
@@ -99,6 +173,11 @@ def _facts(trial: Prepared) -> dict[str, Any]:
 
 def _row(point: Point) -> dict[str, Any]:
     return {**point._asdict(), **point.metrics._asdict()}
+
+
+def _point(row: dict[str, Any]) -> Point:
+    metrics = Metrics(**{name: row.pop(name) for name in Metrics._fields})
+    return Point(**row, metrics=metrics)
 
 
 def _now() -> str:

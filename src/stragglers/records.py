@@ -5,6 +5,7 @@
       curve.jsonl        one line for each evaluation, on the disk as soon as it is known
       run.json           what it is, on what it ran, and its status: running, finished, diverged
       model.safetensors  at the end: "w/...", the weights, and "model/...", what is evaluated
+      checkpoints/       until the end: see checkpoint.py
       lock               held by the process that writes, as long as it lives
 
 The hash is of all settings but the seed that can change a result, so equal experiments share a
@@ -106,27 +107,38 @@ def check_free(folder: Path) -> None:
             pass
 
 
-def begin(folder: Path, settings: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Starts a run anew in a claimed folder; the returned run.json is for `finish`."""
+def begin(
+    folder: Path, settings: dict[str, Any], facts: dict[str, Any], curve: bytes = b""
+) -> dict[str, Any]:
+    """Starts a run in a claimed folder, with what its curve has; the run.json is for `finish`."""
     run = {"format": FORMAT, **facts, "hash": settings_hash(settings), "seed": settings["seed"],
            "status": "running", "diverged": None}  # fmt: skip
-    with files.told(folder):
-        for left in folder.glob(f"{files.UNFINISHED}*"):
-            left.unlink()
+    files.remove_unfinished(folder)
     _write(folder / "settings.toml", tomlfile.dumps(settings).encode())
-    _write(folder / "curve.jsonl", b"")
+    _write(folder / "curve.jsonl", curve)
     _write(folder / "run.json", _pretty(run))
     return run
 
 
 def append(folder: Path, evaluation: dict[str, Any]) -> None:
     """Adds a point to the curve."""
-    line = msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
     path = folder / "curve.jsonl"
     with files.told(path), path.open("ab") as curve:
-        curve.write(line)
+        curve.write(line(evaluation))
         curve.flush()
         os.fsync(curve.fileno())
+
+
+def line(evaluation: dict[str, Any]) -> bytes:
+    """A point of the curve, as it is written."""
+    return msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
+
+
+def evaluations(curve: bytes) -> list[dict[str, Any]]:
+    """The points of a curve that is whole; what was not finite is NaN."""
+    points = map(msgspec.structs.asdict, _DECODER.decode_lines(curve))
+    return [{key: np.nan if value is None else value for key, value in point.items()}
+            for point in points]  # fmt: skip
 
 
 def finish(
@@ -136,8 +148,18 @@ def finish(
     from safetensors.numpy import save
 
     metadata = {key: str(run[key]) for key in ("name", "hash", "seed")}
-    _write(folder / "model.safetensors", save(arrays, metadata))
+    _write(folder / "model.safetensors", _in_order(save(arrays, metadata)))
     _write(folder / "run.json", _pretty({**run, **facts}))
+
+
+def _in_order(weights: bytes) -> bytes:
+    """Equal weights as equal bytes: safetensors writes its metadata in an order of chance."""
+    end = 8 + int.from_bytes(weights[:8], "little")
+    header = msgspec.json.decode(weights[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = msgspec.json.encode(header)
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + weights[end:]
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -19,7 +19,7 @@ from stragglers.errors import BadInput
 from stragglers.memory import check_history
 from stragglers.schedule import Schedule
 from stragglers.setup import Start, Trial
-from stragglers.simulate import Point, Progress, Result, simulate_together
+from stragglers.simulate import Moment, Point, Progress, Result, simulate_together
 from stragglers.tasks.base import Task
 from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
@@ -59,6 +59,8 @@ def train(
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[int, Progress], None] | None = None,
     on_point: Callable[[int, Point], None] | None = None,
+    resume: Callable[[Moment], Moment] | None = None,
+    on_chunk: Callable[[Moment], None] | None = None,
 ) -> list[Result]:
     """Trains trials of one experiment, equal but for their seeds, in one program."""
     experiment, who, schedule = trials[0]
@@ -82,6 +84,8 @@ def train(
             on_start=on_start,
             on_progress=on_progress,
             on_point=on_point,
+            resume=resume,
+            on_chunk=on_chunk,
         )  # fmt: skip
 
 

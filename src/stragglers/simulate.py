@@ -22,6 +22,7 @@ import numpy as np
 from stragglers import metrics, trees
 from stragglers.algorithms.base import Algorithm, Params
 from stragglers.client import Client
+from stragglers.engine import Carry
 from stragglers.errors import BadInput
 from stragglers.metrics import Metrics, TestData
 from stragglers.schedule import Schedule
@@ -71,6 +72,15 @@ class Progress(NamedTuple):
     metrics: Metrics | None
 
 
+class Moment(NamedTuple):
+    """A run between two chunks: all that it takes to go on."""
+
+    step: int  # server steps made
+    wall_s: float
+    carry: Carry
+    courses: list["Course"]
+
+
 def simulate(
     task: Task,
     schedule: Schedule,
@@ -107,6 +117,8 @@ def simulate_together(
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[int, Progress], None] | None = None,
     on_point: Callable[[int, Point], None] | None = None,
+    resume: Callable[[Moment], Moment] | None = None,
+    on_chunk: Callable[[Moment], None] | None = None,
     chunk: int | None = None,
 ) -> list[Result]:
     """Trains trials of one experiment in one program, each as if it were alone.
@@ -114,7 +126,9 @@ def simulate_together(
     Evaluates after the given server steps (default: the last); `schedule.steps_at` turns update
     counts and times into server steps. `lanes` clients train at once (default: one on a CPU, what
     the sizes fill on an accelerator). `curve_examples` limits the test set for all points but the
-    last; `chunk` fixes the number of server steps between two looks at the clock.
+    last; `chunk` fixes the number of server steps between two looks at the clock. `on_chunk` sees
+    the run after each of them, and must copy what it keeps; `resume` gets the first moment, and
+    gives back that or a later one to go on from.
     """
     steps = trials[0].schedule.steps
     stops = sorted({*(evaluate_at or ()), steps})
@@ -127,17 +141,19 @@ def simulate_together(
     if on_start:
         on_start(run.start)
 
-    carry, advance = run.carry, run.advance
-    began, step, length = time.perf_counter(), 0, chunk or 1
-    courses = [_Course(trial, work) for trial, work in zip(trials, run.works, strict=True)]
+    courses = [Course(trial, work) for trial, work in zip(trials, run.works, strict=True)]
     for trial, course in enumerate(courses):
-        course.model = _of(algorithm.params, carry.server, trial)
-    under_way = dict(enumerate(courses))
-    for stop in stops:
+        course.model = _of(algorithm.params, run.carry.server, trial)
+    moment = Moment(0, 0.0, run.carry, courses)
+    step, wall_s, carry, courses = resume(moment) if resume else moment
+    began, length = time.perf_counter() - wall_s, chunk or 1
+    under_way = {trial: course for trial, course in enumerate(courses) if not course.diverged}
+    evaluated = max(len(course.curve) for course in courses)
+    for stop in stops[evaluated:]:
         while step < stop and under_way:
             first, step = step, min(stop, step + length)
             ticked = time.perf_counter()
-            carry = advance(carry, run.feed, np.int32(first), np.int32(step))
+            carry = run.advance(carry, run.feed, np.int32(first), np.int32(step))
             dropped = np.asarray(carry.dropped).tolist()  # waits for the device
             finite = np.asarray(_finite(algorithm.params, carry.server)).tolist()
             if chunk is None:
@@ -149,6 +165,8 @@ def simulate_together(
                     del under_way[trial]
                 if on_progress:
                     on_progress(trial, course.progress(step, time.perf_counter() - began))
+            if on_chunk:
+                on_chunk(Moment(step, time.perf_counter() - began, carry, courses))
         test = run.every if step == steps else run.some
         for trial, course in under_way.items():
             course.model = _of(algorithm.model, carry.server, trial)
@@ -163,7 +181,7 @@ def simulate_together(
 
 
 @dataclass
-class _Course:
+class Course:
     """What has become of a trial so far."""
 
     trial: Trial

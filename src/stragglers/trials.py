@@ -3,11 +3,10 @@
     jobs_of      every trial that was asked for, and the folder that it belongs into
     run_missing  trains those whose folder does not say that they are over
 
-With a deadline, a trial starts only if, as far as others like it tell, it ends in time. One that
-turns out to be slower is given up; the next run starts it anew.
+With a deadline, trials that end in time, as far as others like them tell, come first. What is under
+way when it comes makes a checkpoint, as at a signal; the next run goes on from there.
 """
 
-import math
 import os
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -16,12 +15,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stragglers import build, config, device, records
+from stragglers import build, checkpoint, config, device, records
 from stragglers.errors import BadInput
 from stragglers.progress import Shown
 from stragglers.settings import Buffered
-from stragglers.workers import CAUTION, Bundle, Job, Outcome, Submit, beside, here
+from stragglers.stopping import Interrupted, Wish, heeded
+from stragglers.workers import USUAL, Bundle, Job, News, Outcome, Submit, Terms, beside, here
 
+CAUTION = 1.2  # what is expected to take a second may take so many
 FULL = 256  # clients at once that an accelerator is filled with
 
 
@@ -55,11 +56,13 @@ def missing(jobs: list[Job]) -> list[Job]:
 def run_missing(
     jobs: list[Job],
     processes: int | None = None,
-    deadline: float = math.inf,
+    terms: Terms = USUAL,
     together: int | None = None,
 ) -> list[Job]:
-    """Trains until `deadline`, on the clock of time.time(); returns the jobs that are left."""
+    """Trains what is missing; returns the jobs that are left."""
     wanted = missing(jobs)
+    for folder in {job.folder for job in jobs} - {job.folder for job in wanted}:
+        checkpoint.clear(folder)  # of a process that ended just before it would
     took = [
         Took(job, seconds)
         for job in jobs
@@ -69,16 +72,19 @@ def run_missing(
     for threads, _ in groups:
         device.check(threads)
     shown = Shown(len(jobs), len(jobs) - len(wanted))
-    with shown.bar:
+    news = News(shown.update, shown.say)
+    with heeded() as wish, shown.bar:
         for threads, group in groups:
             at_once = processes or processes_for(len(group), threads)
             # This process can have one number of threads only; for several, it takes others.
             if at_once == len(groups) == 1:
-                workers = here(threads, shown.update, deadline)
+                workers = here(threads, news, terms, wish)
             else:
-                workers = beside(threads, shown.update, deadline, at_once)
+                workers = beside(threads, news, terms, wish, at_once)
             with workers as submit:
-                _run(bundles(group, together), submit, at_once, took, shown, deadline)
+                _run(bundles(group, together), submit, at_once, took, shown, terms.deadline, wish)
+    if wish.number:
+        raise Interrupted(wish.number)
     return [job for job in wanted if not records.is_over(job.folder)]
 
 
@@ -87,9 +93,23 @@ def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
     found = []
     for _, trials in groupby(jobs, _experiment):
         same = list(trials)
+        shared = _shared(same)
+        found += shared
+        rest = [job for job in same if not any(job in bundle for bundle in shared)]
         size = together or (_width(same[0]) if device.on_accelerator() else 1)
-        found += [same[first : first + size] for first in range(0, len(same), size)]
+        found += [rest[first : first + size] for first in range(0, len(rest), size)]
     return found
+
+
+def _shared(jobs: list[Job]) -> list[Bundle]:
+    """Trials that have checkpoints in common, which are of use to them together alone."""
+    by_folder = {job.folder: job for job in jobs}
+    groups = {tuple(checkpoint.bound(job.folder)): None for job in jobs}
+    return [
+        [by_folder[folder] for folder in folders]
+        for folders in groups
+        if folders and all(folder in by_folder for folder in folders)
+    ]
 
 
 def _width(job: Job) -> int:
@@ -112,16 +132,21 @@ def _threads(job: Job) -> int:
 
 def _run(
     waiting: list[Bundle], submit: Submit, at_once: int, took: list[Took], shown: Shown,
-    deadline: float,
+    deadline: float, wish: Wish,
 ) -> None:  # fmt: skip
-    """Keeps the workers busy for as long as something can be finished."""
+    """Keeps the workers busy for as long as there is time, and nobody wishes otherwise."""
     running: dict[Future[Outcome], Bundle] = {}
+
+    def late(bundle: Bundle) -> bool:
+        return time.time() + len(bundle) * expected_s(bundle[0], took) > deadline
+
     while True:
-        for bundle in waiting.copy():
-            expected = len(bundle) * expected_s(bundle[0], took)
-            if len(running) < at_once and time.time() + expected < deadline:
-                waiting.remove(bundle)
-                running[submit(bundle)] = bundle
+        while waiting and len(running) < at_once and time.time() < deadline and not wish.number:
+            bundle = min(waiting, key=late)  # the first of those that end in time, if any does
+            waiting.remove(bundle)
+            running[submit(bundle)] = bundle
+        if wish.number:
+            wish.pass_on()  # also to whoever was being started when it came
         if not running:
             return
         done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -130,6 +155,8 @@ def _run(
             try:
                 outcome = future.result()
             except BrokenProcessPool:
+                if wish.number:
+                    continue  # it had not yet begun to listen
                 raise BadInput(
                     f"{bundle[0].label}: a process was killed, perhaps for want of memory; "
                     "lower --processes and run again"

@@ -25,6 +25,7 @@ from stragglers import config, records, trials
 from stragglers.errors import BadInput, about, did_you_mean
 from stragglers.records import Record
 from stragglers.report.statistics import outcome
+from stragglers.workers import Terms
 
 Document = dict[str, Any]
 Search = dict[str, list[Any]]  # values of each setting, by its path
@@ -44,11 +45,11 @@ class Trainer:
         count: int,
         out: Path,
         processes: int | None,
-        deadline: float,
+        terms: Terms,
         together: int | None,
     ) -> None:
         self.name, self.count, self.out = name, count, out
-        self.processes, self.deadline, self.together = processes, deadline, together
+        self.processes, self.terms, self.together = processes, terms, together
         self.found: dict[Path, Record] = {}
 
     def __call__(self, documents: dict[str, Document]) -> list[list[Record]]:
@@ -57,7 +58,7 @@ class Trainer:
             jobs = trials.jobs_of({self.name: document}, self.count, self.out)
             groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
         every = [job for jobs in groups for job in jobs]
-        if trials.run_missing(every, self.processes, self.deadline, self.together):
+        if trials.run_missing(every, self.processes, self.terms, self.together):
             raise Unfinished
         self.found |= {job.folder: records.load(job.folder) for job in every}
         return [[self.found[job.folder] for job in jobs] for jobs in groups]

@@ -2,30 +2,29 @@
 
 Small models use one core each at best, so trials run in processes of their own (spawned: a fork
 after jax has started would hang), which share one cache of compiled programs. They end with this
-process, however it ends; what they were writing is then as after any interruption.
+process, however it ends. A signal is passed on to them; each then makes a checkpoint and ends.
 """
 
+import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stragglers import device
+from stragglers import checkpoint, device
 from stragglers.errors import about
 from stragglers.settings import Experiment
+from stragglers.stopping import Interrupted, Wish
 
 if TYPE_CHECKING:
     from stragglers.setup import Start
     from stragglers.simulate import Progress, Result
-
-CAUTION = 1.2  # what is expected to take a second may take so many
-SETTLED_S = 10.0  # of training, after which its pace is believed
 
 
 class Job(NamedTuple):
@@ -44,64 +43,88 @@ class Outcome(NamedTuple):
     seconds: float | None  # of each, if all are finished, and so a measure for others
 
 
-Update = Callable[[str, float, str], None]  # label, share done, and how it is
+class News(NamedTuple):
+    """How trials are heard of while they run."""
+
+    update: Callable[[str, float, str], None]  # label, share done, and how it is
+    say: Callable[[str, str], None]  # label, and a line about it
+
+
+class Terms(NamedTuple):
+    """How long trials may run, and what they keep on the way."""
+
+    deadline: float = math.inf  # on the clock of time.time()
+    checkpoint_s: float = 60 * checkpoint.EVERY_MINUTES
+    allow_drift: bool = False
+
+
+USUAL = Terms()
 Bundle = list[Job]  # trials of one experiment, in one program
 Submit = Callable[[Bundle], Future[Outcome]]
 
 
 @contextmanager
-def here(threads: int, update: Update, deadline: float) -> Iterator[Submit]:
+def here(threads: int, news: News, terms: Terms, wish: Wish) -> Iterator[Submit]:
     """A trial at a time, in this process."""
     device.prepare(threads)
 
     def submit(bundle: Bundle) -> Future[Outcome]:
         future: Future[Outcome] = Future()
-        future.set_result(_train(bundle, update, deadline))
+        future.set_result(_train(bundle, news, terms, wish))
         return future
 
     yield submit
 
 
 @contextmanager
-def beside(threads: int, update: Update, deadline: float, processes: int) -> Iterator[Submit]:
+def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -> Iterator[Submit]:
     """As many trials at a time as there are processes, which end with the block at the latest."""
     context = multiprocessing.get_context("spawn")
-    news = context.Queue()
-    news.cancel_join_thread()  # a process that was ended may have taken its lock along
-    threading.Thread(target=_listen, args=(news, update), daemon=True).start()
+    queue = context.Queue()
+    queue.cancel_join_thread()  # a process that was ended may have taken its lock along
+    threading.Thread(target=_listen, args=(queue, news), daemon=True).start()
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(processes, context, _connect, (threads, news))
+    pool = ProcessPoolExecutor(processes, context, _connect, (threads, queue))
 
     def submit(bundle: Bundle) -> Future[Outcome]:
-        # Ctrl-C is for this process, which ends the others: they are born deaf to it.
+        # Ctrl-C is for this process, which tells the others: they are born deaf to it.
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            return pool.submit(_train_beside, bundle, deadline)
+            return pool.submit(_train_beside, bundle, terms)
         finally:
             signal.signal(signal.SIGINT, heard)
 
+    def pass_on() -> None:
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()  # which they take as a wish
+
+    wish.pass_on = pass_on
     try:
         yield submit
     except BaseException:
-        for child in set(multiprocessing.active_children()) - others:
-            child.terminate()
+        pass_on()
         raise
     finally:
+        wish.pass_on = lambda: None
         pool.shutdown(cancel_futures=True)
-        news.put(None)
+        queue.put(None)
 
 
-def _listen(news: Any, update: Update) -> None:
-    while (message := news.get()) is not None:
-        update(*message)
+def _listen(queue: Any, news: News) -> None:
+    while (message := queue.get()) is not None:
+        kind, *about_it = message
+        getattr(news, kind)(*about_it)
 
 
-_news: Any = None  # of a spawned process: the way back to its parent
+# Of a spawned process: the way back to its parent, and what that wishes.
+_queue: Any = None
+_wish = Wish()
 
 
-def _connect(threads: int, news: Any) -> None:
-    global _news
-    _news = news
+def _connect(threads: int, queue: Any) -> None:
+    global _queue
+    _queue = queue
+    signal.signal(signal.SIGTERM, _wish.hear)
     device.prepare(threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -113,52 +136,47 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _train_beside(bundle: Bundle, deadline: float) -> Outcome:
-    return _train(bundle, lambda *message: _news.put(message), deadline)
+def _train_beside(bundle: Bundle, terms: Terms) -> Outcome:
+    news = News(
+        lambda *message: _queue.put(("update", *message)),
+        lambda *message: _queue.put(("say", *message)),
+    )
+    return _train(bundle, news, terms, _wish)
 
 
-class _TooSlow(Exception):
-    """A trial will not end in time."""
-
-
-def _train(bundle: Bundle, update: Update, deadline: float) -> Outcome:
-    from stragglers.recording import record  # loads jax
-
+def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:
     began = time.time()
-    marks: list[tuple[float, float]] = []  # when how much was done: at first, and now
-    notes: list[str] = []
-
-    def on_start(start: "Start") -> None:
-        notes.append(_setting(start))
+    name, label = bundle[0].name, bundle[0].label
+    done, setting = 0.0, ""
 
     def on_progress(which: int, p: "Progress") -> None:
-        marks[1:] = [(time.time(), p.step / p.steps)]
-        update(bundle[which].label, p.step / p.steps, f"{_now(p)}, {notes[0]}")
-        if too_slow(marks, deadline):
-            raise _TooSlow
+        nonlocal done
+        done = p.step / p.steps
+        news.update(bundle[which].label, done, f"{_now(p)}, {setting}")
 
-    name = bundle[0].name
     try:
-        with about(name):
+        with about(name), wish.at_once() as now_wait:
+            from stragglers.recording import record  # loads jax
+
+            def on_start(start: "Start") -> None:
+                nonlocal setting
+                setting = _setting(start)
+                now_wait()  # for a checkpoint, from now on
+
             results = record(
                 [job.folder for job in bundle], name, [job.experiment for job in bundle],
                 on_start=on_start, on_progress=on_progress,
+                say=lambda line: news.say(label, line),
+                stop=lambda: wish.number is not None or time.time() > terms.deadline,
+                checkpoint_s=terms.checkpoint_s, allow_drift=terms.allow_drift,
             )  # fmt: skip
-    except _TooSlow:
-        given_up = f"given up after {time.time() - began:.0f} s: not to be done in time"
-        return Outcome([given_up] * len(bundle), None)
+    except checkpoint.Kept:
+        return Outcome([f"stopped at {done:.1%}, which is kept"] * len(bundle), None)
+    except Interrupted:
+        return Outcome(["stopped before it trained"] * len(bundle), None)
     finished = not any(result.diverged for result in results)
     took = (time.time() - began) / len(bundle)
     return Outcome([_line(result) for result in results], took if finished else None)
-
-
-def too_slow(marks: Sequence[tuple[float, float]], deadline: float) -> bool:
-    """Whether a trial is late, or will be by much at the pace it has had since its first mark."""
-    (first, done_first), (now, done) = marks[0], marks[-1]
-    if now - first < SETTLED_S or done == done_first:
-        return done < 1 and now > deadline
-    to_go = (1 - done) * (now - first) / (done - done_first)
-    return to_go > CAUTION * (deadline - now)
 
 
 def _setting(start: "Start") -> str:

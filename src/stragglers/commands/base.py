@@ -8,12 +8,16 @@ import argparse
 import math
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stragglers import config
+from stragglers.checkpoint import EVERY_MINUTES
 from stragglers.errors import BadInput, about
+
+if TYPE_CHECKING:
+    from stragglers.workers import Terms
 
 Commands = Any  # argparse has no public name for what add_subparsers() returns
 
@@ -51,7 +55,15 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--minutes", type=float, default=math.inf,
-        help="starts no trial that would not end in time",
+        help="stops then; what is under way is kept, and the same command goes on",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint-minutes", type=float, default=EVERY_MINUTES, metavar="M",
+        help=f"between two checkpoints of a trial, default {EVERY_MINUTES:g}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-drift", action="store_true",
+        help="goes on from checkpoints of other versions or devices, and says so in run.json",
     )  # fmt: skip
     parser.add_argument(
         "--out", default="runs", metavar="DIR",
@@ -59,8 +71,10 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def checked_training(options: argparse.Namespace, default: int) -> tuple[int, float]:
-    """How many trials, and until when."""
+def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "Terms"]:
+    """How many trials, and on which terms."""
+    from stragglers.workers import Terms
+
     count = default if options.trials is None else options.trials
     for name, value in (
         ("trials", count),
@@ -71,7 +85,10 @@ def checked_training(options: argparse.Namespace, default: int) -> tuple[int, fl
             raise BadInput(f"{name}={value}, expected at least 1")
     if not options.minutes > 0:
         raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
-    return count, time.time() + 60 * options.minutes
+    if not options.checkpoint_minutes >= 0:
+        raise BadInput(f"checkpoint-minutes={options.checkpoint_minutes:g}, expected 0 or more")
+    deadline = time.time() + 60 * options.minutes
+    return count, Terms(deadline, 60 * options.checkpoint_minutes, options.allow_drift)
 
 
 def document(source: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     from stragglers import records, trials
     from stragglers.report import figures, page, tables
 
-    count, deadline = base.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
+    count, terms = base.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
     experiments = _experiments(options)
     folder = output_folder(options.out)
     jobs = trials.jobs_of(experiments, count, folder)
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
             "to repeat one, delete its folder",
             file=sys.stderr,
         )
-    left = trials.run_missing(jobs, options.processes, deadline, options.together)
+    left = trials.run_missing(jobs, options.processes, terms, options.together)
     found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
     picture, about_all = folder / "accuracy.png", folder / "report.html"
     if found:

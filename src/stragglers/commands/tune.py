@@ -31,7 +31,7 @@ def tune(options: argparse.Namespace) -> None:
     from stragglers import tune as tuning
     from stragglers.report import page, tables
 
-    count, deadline = base.checked_training(options, default=1)
+    count, terms = base.checked_training(options, default=1)
     if options.proposals is not None and options.proposals < 1:
         raise BadInput(f"proposals={options.proposals}, expected at least 1")
     objective = tuning.parsed_objective(options.objective)
@@ -46,7 +46,7 @@ def tune(options: argparse.Namespace) -> None:
         build.check_trainable(config.experiment_from(document))
         grid = tuning.checked_grid(document, grid)
     folder = output_folder(options.out)
-    train = tuning.Trainer(name, count, folder, options.processes, deadline, options.together)
+    train = tuning.Trainer(name, count, folder, options.processes, terms, options.together)
     try:
         best, history = tuning.tune(document, grid, objective, train, options.proposals)
     except tuning.Unfinished:

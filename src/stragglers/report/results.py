@@ -134,6 +134,8 @@ def _notes(rows: list[Row]) -> Iterable[str]:
                 yield f"{label}: seed {trial.seed} diverged: {plain(trial.diverged or 'no reason')}"
             for warning in trial.warnings:
                 yield f"{label}: seed {trial.seed}: {plain(warning)}"
+            for change in trial.run.get("drift", []):
+                yield f"{label}: seed {trial.seed} went on where not all was equal: {plain(change)}"
         if len({str((t.run.get("versions"), t.run.get("device"))) for t in trials}) > 1:
             yield f"{label}: trials under different versions or on different devices"
         dropped = sum(trial.run.get("dropped") or 0 for trial in trials)

@@ -1,0 +1,357 @@
+"""Runs that are ended anywhere come to the same end, to the bit."""
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stragglers import checkpoint, config, files, recording, records, simulate, tomlfile, trials
+from stragglers.errors import BadInput
+from stragglers.report import results
+from stragglers.simulate import Course, Moment
+from stragglers.workers import Job
+
+ROUNDS = ["writers=12", "goal=3", "updates=30", "evaluations=4"]
+SMALL = {
+    "fedavg": ROUNDS,
+    "fedbuff-ema": ["writers=12", "buffer=3", "concurrency=6", "updates=30", "evaluations=4"],
+    "fare-dust": [*ROUNDS, "over_selection=1.67"],
+    "feast": [*ROUNDS, "over_selection=1.67"],
+}
+
+
+def experiment(row, *more):
+    document = config.read(f"glyphs/per-domain/{row}")
+    return config.experiment_from(config.override_all(document, [*SMALL[row], *more]))
+
+
+def record(out, experiments, stop=lambda: False, **options):
+    """Trains, and says what was said; ends with `Kept` if `stop` says so."""
+    said = []
+    folders = [out / str(each.seed) for each in experiments]
+    try:
+        recording.record(
+            folders, "a test", experiments, on_start=lambda start: None,
+            on_progress=lambda trial, progress: None, say=said.append, stop=stop, **options,
+        )  # fmt: skip
+    except checkpoint.Kept:
+        said.append("kept")
+    return said
+
+
+def after(chunks):
+    """Stops at this one, counted from 1."""
+    left = iter([False] * (chunks - 1) + [True] * 1000)
+    return lambda: next(left)
+
+
+def outcome(folder):
+    """All of a run folder but clocks."""
+    run = json.loads((folder / "run.json").read_text())
+    for clock in ("started", "finished", "wall_s"):
+        del run[clock]
+    lines = [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+    curve = [{**line, "wall_s": 0} for line in lines]
+    weights = (folder / "model.safetensors").read_bytes()
+    return run, curve, weights, sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch):
+    monkeypatch.setattr(simulate, "CHUNK_SECONDS", 0)  # a server step each
+
+
+@pytest.mark.parametrize("row", SMALL)
+def test_ended_again_and_again_it_comes_to_the_same_end(row, tmp_path):
+    one = [experiment(row)]
+    assert record(tmp_path / "whole", one) == []
+    whole = outcome(tmp_path / "whole" / "0")
+    assert whole[3] == ["curve.jsonl", "lock", "model.safetensors", "run.json", "settings.toml"]
+    steps = whole[0]["schedule"]["server_steps"]
+    ends = 0
+    while not records.is_over(tmp_path / "parts" / "0"):
+        said = record(tmp_path / "parts", one, after(3))
+        expected = [f"goes on from server step {3 * ends} of {steps}"] if ends else []
+        assert said[: len(expected)] == expected
+        ends += 1
+    assert ends == steps // 3 + 1 and outcome(tmp_path / "parts" / "0") == whole
+
+
+def test_trials_of_one_program_go_on_together(tmp_path):
+    two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
+    record(tmp_path / "whole", two)
+    assert record(tmp_path / "parts", two, after(4)) == ["kept"]
+    jobs = [Job("a", "a", tmp_path / "parts" / str(trial), two[trial]) for trial in (0, 1)]
+    other = jobs[0]._replace(folder=tmp_path / "parts" / "2")
+    bundled = trials.bundles([other, *jobs], together=1)
+    assert bundled == [jobs, [other]]
+    with pytest.raises(BadInput, match=r"seeds: \[0, 1\] in the checkpoint, \[0\] now"):
+        record(tmp_path / "parts", two[:1], allow_drift=True)
+    assert record(tmp_path / "parts", two)[0].startswith("goes on from server step 4")
+    for trial in "01":
+        assert outcome(tmp_path / "parts" / trial) == outcome(tmp_path / "whole" / trial)
+    assert trials.bundles(jobs, together=1) == [[job] for job in jobs]
+
+
+def test_a_curve_that_is_ahead_is_cut(tmp_path):
+    one = [experiment("feast")]
+    record(tmp_path / "whole", one)
+    assert record(tmp_path / "parts", one, after(5)) == ["kept"]
+    curve = tmp_path / "parts" / "0" / "curve.jsonl"
+    known = curve.read_bytes()
+    curve.write_bytes(known + known[:200])  # as of a process that was killed while it wrote on
+    record(tmp_path / "parts", one, after(1))
+    assert curve.read_bytes() == known and known.count(b"\n") == 3
+    record(tmp_path / "parts", one)
+    assert outcome(tmp_path / "parts" / "0") == outcome(tmp_path / "whole" / "0")
+
+
+def test_a_damaged_checkpoint_costs_what_came_after_the_one_before(tmp_path):
+    one = [experiment("fare-dust")]
+    record(tmp_path / "whole", one)
+    record(tmp_path / "parts", one, after(5), checkpoint_s=0)
+    newest, before = checkpoint._all(tmp_path / "parts" / "0" / "checkpoints")
+    assert newest.name.startswith("0000000005-") and before.name.startswith("0000000004-")
+    flip(newest / "state.safetensors", 12345)
+    said = record(tmp_path / "parts", one, after(2), checkpoint_s=0)
+    assert said[0] == f"{newest} is damaged (state.safetensors is not what was written) " \
+                      "and was removed"  # fmt: skip
+    assert said[1:] == ["goes on from server step 4 of 10", "kept"]
+    for folder in checkpoint._all(tmp_path / "parts" / "0" / "checkpoints"):
+        (folder / "manifest.json").unlink()
+    said = record(tmp_path / "parts", one)
+    assert said[2:] == ["no checkpoint is whole: starts anew"] and "No such file" in said[0]
+    assert outcome(tmp_path / "parts" / "0") == outcome(tmp_path / "whole" / "0")
+
+
+def test_what_a_diverged_trial_had_is_kept(tmp_path):
+    """It trains no more, but its models are of the moment when it diverged."""
+    two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
+    finite = iter([[True, True], [False, True]] + [[False, True]] * 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulate, "_finite", lambda *_: next(finite))
+        record(tmp_path / "whole", two)
+    finite = iter([[True, True], [False, True]] + [[False, True]] * 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulate, "_finite", lambda *_: next(finite))
+        assert record(tmp_path / "parts", two, after(4)) == ["kept"]
+        record(tmp_path / "parts", two)
+    for trial in "01":
+        assert outcome(tmp_path / "parts" / trial) == outcome(tmp_path / "whole" / trial)
+    assert records.load(tmp_path / "parts" / "0").diverged.startswith("the weights are not finite")
+
+
+@pytest.mark.parametrize("field", ["jax", "data", "lanes", "device", "threads", "settings"])
+def test_drift_is_refused_by_name_or_stamped(field, tmp_path, monkeypatch):
+    one = [experiment("feast")]
+    record(tmp_path, one, after(3))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    fingerprint = recording._fingerprint
+    monkeypatch.setattr(
+        recording, "_fingerprint", lambda *given: fingerprint(*given) | {field: "another"}
+    )
+    with pytest.raises(BadInput, match=f"{field}: .* in the checkpoint, another now; give") as bad:
+        record(tmp_path, one)
+    assert "\n" not in str(bad.value)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    if field == "jax":
+        record(tmp_path, one, after(2), allow_drift=True)
+        record(tmp_path, one)  # equal from there on, and stamped all the same
+        (stamp,) = records.load(tmp_path / "0").run["drift"]
+        assert stamp.startswith("jax: ")
+        (table,) = results.tables(records.find([tmp_path]), results.Options())
+        assert f"a test: seed 0 went on where not all was equal: {stamp}" in table.notes
+    record(tmp_path, one, after(1), allow_drift=True)
+
+
+# Without training.
+
+
+def flip(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8 % len(content)] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def moment(step):
+    course = Course(None, None, model={"w": jnp.full(3, step, jnp.float32)})  # type: ignore
+    carry = {"a": jnp.arange(4) + step, "b": [jnp.float32(0.1), jnp.zeros((2, 0, 3), jnp.int8)]}
+    return Moment(step, step / 3, carry, [course])  # type: ignore
+
+
+def save(folder, step):
+    folder.mkdir(exist_ok=True)
+    checkpoint.save(folder, moment(step), [b"{}\n" * step], {"jax": 1}, {"spent_s": 0.5})
+
+
+def test_types_and_shapes_come_back(tmp_path):
+    save(tmp_path, 7)
+    found, lines = checkpoint.newest(tmp_path)
+    assert found and lines == [] and found.curves == [b"{}\n" * 7]
+    assert found.manifest.facts == {"spent_s": 0.5}
+    again, expected = checkpoint.restore(found, moment(0)), moment(7)
+    assert (again.step, again.wall_s) == (7, 7 / 3)
+    for name, leaf in checkpoint._named(checkpoint._state(expected)).items():
+        other = checkpoint._named(checkpoint._state(again))[name]
+        assert other.dtype == leaf.dtype
+        np.testing.assert_array_equal(other, leaf)
+    first = moment(0)
+    first.carry["a"] = jnp.zeros(4, jnp.float32)  # type: ignore
+    with pytest.raises(BadInput, match="other arrays than this version trains"):
+        checkpoint.restore(found, first)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_the_last_ones_are_kept(keep, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "KEEP", keep)
+    for step in range(1, 9):
+        save(tmp_path, step)
+        kept = [int(path.name[:10]) for path in checkpoint._all(tmp_path / "checkpoints")]
+        assert kept == list(range(step, max(0, step - keep), -1))
+
+
+def test_no_damage_is_silent(tmp_path):
+    for step in (1, 2):
+        save(tmp_path / "good", step)
+    rng = random.Random(0)
+
+    def damaged(spoil):
+        folder = tmp_path / "bad"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(tmp_path / "good", folder)
+        newest, before = checkpoint._all(folder / "checkpoints")
+        spoil(newest, before)
+        found, lines = checkpoint.newest(folder)
+        assert found and found.manifest.step == 1 and len(lines) == 1, lines
+        assert "\n" not in lines[0] and str(newest) in lines[0]
+        assert checkpoint._all(folder / "checkpoints") == [before]
+
+    def some(folder):
+        return rng.choice(sorted(folder.iterdir()))
+
+    def truncate(newest, before):
+        path = some(newest)
+        path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+
+    def swap(newest, before):
+        path = some(newest)
+        path.write_bytes((before / path.name).read_bytes())
+
+    for _ in range(200):
+        damaged(lambda newest, before: flip(some(newest), rng.getrandbits(40)))
+    for _ in range(50):
+        damaged(truncate)
+    for _ in range(10):
+        damaged(lambda newest, before: some(newest).unlink())
+        damaged(lambda newest, before: (newest / "extra").write_bytes(b""))
+        damaged(swap)
+
+
+CALLS = ("fsync", "rename", "chmod")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
+def test_a_write_that_fails_leaves_the_old_or_the_new(code, tmp_path, monkeypatch):
+    """At every call in turn, until one run of them goes through."""
+    for failing in range(1, 100):
+        folder = tmp_path / str(failing)
+        save(folder, 1)
+        calls = iter(range(1, 1000))
+
+        def fails(call):
+            def wrapped(*arguments, **options):
+                if next(calls) == failing:  # noqa: B023
+                    raise OSError(code, os.strerror(code))
+                return call(*arguments, **options)
+
+            return wrapped
+
+        with monkeypatch.context() as patch:
+            for name in CALLS:
+                patch.setattr(files.os, name, fails(getattr(os, name)))
+            try:
+                save(folder, 2)
+                through = True
+            except BadInput as error:
+                through = False
+                assert os.strerror(code) in str(error) and "\n" not in str(error)
+        found, lines = checkpoint.newest(folder)
+        assert found and found.manifest.step in (1, 2) and lines == []
+        assert not list(folder.rglob(f"{files.UNFINISHED}*"))
+        if through:
+            assert found.manifest.step == 2 and failing > 6
+            return
+    raise AssertionError("it never goes through")
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    import safetensors.numpy
+
+    def full(arrays, path):
+        raise safetensors.SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(BadInput, match="cannot be written .*No space left"):
+        save(tmp_path, 1)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+# The real command, ended from outside.
+
+
+def start(out, *arguments):
+    command = [sys.executable, "-m", "stragglers.cli", "run", str(out.parent / "mine.toml")]
+    command += ["--out", str(out), "--checkpoint-minutes", "0", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def kept(out):
+    return set(out.rglob("checkpoints/*/manifest.json"))
+
+
+def end(process, out, how, trials=1):
+    """Ends it when each trial has made a checkpoint since now; returns its code and its words."""
+    before, until = kept(out), time.monotonic() + 120
+    while len({path.parents[2] for path in kept(out) - before}) < trials:
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.005)
+    process.send_signal(how)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10 and "Traceback" not in err
+    return process.returncode, err
+
+
+@pytest.mark.slow
+def test_signals_to_the_command(tmp_path):
+    """To one process, and to one with two beside it; at the end nothing shows of them."""
+    document = config.override_all(config.read("glyphs/per-domain/feast"), SMALL["feast"])
+    document |= {"updates": 1000, "threads": 1}
+    (tmp_path / "mine.toml").write_text(tomlfile.dumps(document))
+    two = ("--trials", "2", "--processes", "2")
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    said = "stragglers: interrupted; the same command goes on\n"
+    with start(whole, *two) as uninterrupted:
+        with start(out) as process:
+            assert end(process, out, signal.SIGKILL)[0] == -signal.SIGKILL
+        with start(out) as process:
+            code, err = end(process, out, signal.SIGTERM)
+            assert code == 143 and "goes on from server step" in err and err.endswith(said)
+        with start(out, *two) as process:
+            code, err = end(process, out, signal.SIGINT, trials=2)
+            assert code == 130 and err.count("which is kept") == 2 and err.endswith(said)
+        with start(out, *two) as process:
+            _, err = process.communicate()
+            assert process.returncode == 0 and err.count("goes on from server step") == 2
+        assert uninterrupted.wait() == 0
+    for one, other in zip(*(sorted((place / "mine").glob("*-?")) for place in (whole, out))):
+        assert outcome(one) == outcome(other)

@@ -315,7 +315,7 @@ def start(out, *arguments):
 
 
 def kept(out):
-    return set(out.rglob("checkpoints/*/manifest.json"))
+    return set(out.rglob("checkpoints/[0-9]*/manifest.json"))
 
 
 def end(process, out, how, trials=1):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from stragglers.setup import Start
     from stragglers.simulate import Progress, Result
 
+SENDING_S = 2.0  # is plenty for an outcome to reach the parent
+
 
 class Job(NamedTuple):
     """A trial that was asked for."""
@@ -116,9 +118,10 @@ def _listen(queue: Any, news: News) -> None:
         getattr(news, kind)(*about_it)
 
 
-# Of a spawned process: the way back to its parent, and what that wishes.
+# Of a spawned process: the way back to its parent, what that wishes, and whether a trial runs.
 _queue: Any = None
 _wish = Wish()
+_training = threading.Lock()
 
 
 def _connect(threads: int, queue: Any) -> None:
@@ -126,13 +129,21 @@ def _connect(threads: int, queue: Any) -> None:
     _queue = queue
     signal.signal(signal.SIGTERM, _wish.hear)
     device.prepare(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _end() -> None:
+    """Ends this process with its parent, or by its wish when no trial is under way.
+
+    A pool that has lost a process waits for the others and tells them nothing.
+    """
     parent = multiprocessing.parent_process()
     assert parent
-    parent.join()
+    while parent.is_alive():
+        parent.join(0.2)
+        if _wish.number and _training.acquire(blocking=False):
+            parent.join(SENDING_S)
+            break
     os._exit(1)
 
 
@@ -141,7 +152,8 @@ def _train_beside(bundle: Bundle, terms: Terms) -> Outcome:
         lambda *message: _queue.put(("update", *message)),
         lambda *message: _queue.put(("say", *message)),
     )
-    return _train(bundle, news, terms, _wish)
+    with _training:
+        return _train(bundle, news, terms, _wish)
 
 
 def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:

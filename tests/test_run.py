@@ -38,6 +38,8 @@ def test_every_algorithm_trains_and_lands_in_table_and_picture(capsys, tmp_path)
         assert 0 <= last["straggler_accuracy"] <= 1 and last["dropped"] == 0
         assert run["status"] == "finished" and run["run"]["trained"] >= 24
         assert (last["late"] > 0) == (not run["name"].endswith("fedadam"))
+    told = [line for line in err.splitlines() if line.startswith(f"{names[0]} 1/2: ")]
+    assert "one client at a time on cpu, memory " in told[0] and "straggler " in told[1]
     losses = [run["curve"][-1]["total_loss"] for run in runs]
     assert len(set(losses)) == len(losses)
     assert (tmp_path / "out" / "accuracy.png").stat().st_size > 10_000

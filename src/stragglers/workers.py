@@ -159,20 +159,19 @@ def _train_beside(bundle: Bundle, terms: Terms) -> Outcome:
 def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:
     began = time.time()
     name, label = bundle[0].name, bundle[0].label
-    done, setting = 0.0, ""
+    done = 0.0
 
     def on_progress(which: int, p: "Progress") -> None:
         nonlocal done
         done = p.step / p.steps
-        news.update(bundle[which].label, done, f"{_now(p)}, {setting}")
+        news.update(bundle[which].label, done, _now(p))
 
     try:
         with about(name), wish.at_once() as now_wait:
             from stragglers.recording import record  # loads jax
 
             def on_start(start: "Start") -> None:
-                nonlocal setting
-                setting = _setting(start)
+                news.say(label, _setting(start))
                 now_wait()  # for a checkpoint, from now on
 
             results = record(
@@ -192,12 +191,10 @@ def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:
 
 
 def _setting(start: "Start") -> str:
-    """How it is trained: clients at once, trials at once, memory."""
-    from stragglers.memory import readable
-
+    """How it is trained, said before the first step: clients at once, trials at once, memory."""
     lanes = f"{start.lanes} lanes" if start.lanes > 1 else "one client at a time"
     trials = f" for {start.trials} trials" if start.trials > 1 else ""
-    return f"{lanes}{trials}, {readable(start.memory.total)} on {start.device}"
+    return f"{lanes}{trials} on {start.device}, memory {start.memory}"
 
 
 def _now(p: "Progress") -> str:
@@ -215,6 +212,5 @@ def _line(result: "Result") -> str:
     return (
         f"straggler {100 * last.metrics.straggler_accuracy:.1f} %, "
         f"total {100 * last.metrics.total_accuracy:.1f} % at {last.time_s:,.0f} s "
-        f"({result.trained / last.wall_s:,.0f} updates/s, {last.wall_s:.1f} s, "
-        f"{_setting(result.start)})"
+        f"({result.trained / last.wall_s:,.0f} updates/s, {last.wall_s:.1f} s)"
     )

@@ -5,12 +5,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 from hypothesis import settings
 
 # The same examples on every machine: a failure in one place is a failure everywhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
+
+
+@pytest.fixture
+def hasty_compiler():
+    """For tests that compile much and run it for a few steps."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")

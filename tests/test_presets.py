@@ -5,7 +5,6 @@ One of every task and algorithm in `make test` (the demo's in test_run.py), all 
 
 from functools import cache
 
-import jax
 import numpy as np
 import pytest
 
@@ -66,15 +65,6 @@ def cut(name, folders):
     if "late_rounds" in schedule:
         changes += ["late_rounds=2"]
     return config.experiment_from(config.override_all(document, changes))
-
-
-@pytest.fixture
-def hasty_compiler():
-    """Compiling takes nearly all of the time; what it makes is run for a few steps only."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.mark.usefixtures("hasty_compiler")

@@ -13,7 +13,7 @@ from tests.data import tiny
 
 
 @pytest.fixture(autouse=True)
-def fresh_environment(monkeypatch, tmp_path):
+def fresh_environment(monkeypatch, tmp_path, hasty_compiler):
     """`run` settles the number of threads for its process; here the next test may choose anew."""
     monkeypatch.setenv("PJRT_NPROC", "to be restored")
     monkeypatch.delenv("PJRT_NPROC")

@@ -8,6 +8,7 @@ import pytest
 from stragglers.models import layers, stem
 from stragglers.models.cnn import cnn
 
+pytestmark = pytest.mark.usefixtures("hasty_compiler")
 LANES, SIDE = 2, 10  # 4x4 pooled pixels an image: a tile of 64 holds several, and is not filled
 
 

@@ -204,8 +204,7 @@ def test_the_convolutional_model_in_lanes_in_single_precision():
     plan = over_selected(6, delay, seed=0, goal=5, cohort=5, updates=5)
     server, client = fedavg(optax.sgd(1.0)), Client(0.05, 20)
     one, *others = (
-        simulate(task, plan, server, client, lanes=lanes, evaluate_at=[0])
-        for lanes in (1, 2, 4, 16)
+        simulate(task, plan, server, client, lanes=lanes, evaluate_at=[0]) for lanes in (1, 4, 16)
     )
     assert 20 < one.curve[-1].local_steps <= 50
     assert one.curve[-1].metrics.total_loss < one.curve[0].metrics.total_loss - 0.01

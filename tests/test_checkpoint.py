@@ -14,11 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers import checkpoint, config, files, recording, records, simulate, tomlfile, trials
+from stragglers import (
+    checkpoint,
+    config,
+    files,
+    recording,
+    records,
+    simulate,
+    tomlfile,
+    trials,
+    workers,
+)
 from stragglers.errors import BadInput
 from stragglers.report import results
 from stragglers.simulate import Course, Moment
-from stragglers.workers import Job
+from stragglers.stopping import Wish
+from stragglers.workers import Job, News, Terms
 
 ROUNDS = ["writers=12", "goal=3", "updates=30", "evaluations=4"]
 SMALL = {
@@ -171,6 +182,25 @@ def test_drift_is_refused_by_name_or_stamped(field, tmp_path, monkeypatch):
         (table,) = results.tables(records.find([tmp_path]), results.Options())
         assert f"a test: seed 0 went on where not all was equal: {stamp}" in table.notes
     record(tmp_path, one, after(1), allow_drift=True)
+
+
+def test_the_end_of_the_time_and_a_signal_keep_what_is_there(tmp_path):
+    one, said = experiment("feast"), []
+    record(tmp_path / "whole", [one])
+    job = Job("a test", "a", tmp_path / "parts" / "0", one)
+
+    def train(terms, wish):
+        news = News(lambda *_: None, lambda label, line: said.append(line))
+        return workers._train([job], news, terms, wish)
+
+    assert train(Terms(deadline=0), Wish()).lines == ["stopped at 16.7%, which is kept"]
+    wish = Wish()
+    wish.hear(signal.SIGTERM)
+    assert train(workers.USUAL, wish) == (["stopped before it trained"], None)
+    assert said == []
+    (line,) = train(workers.USUAL, Wish()).lines
+    assert said == ["goes on from server step 1 of 6"] and line.startswith("straggler")
+    assert outcome(job.folder) == outcome(tmp_path / "whole" / "0")
 
 
 # Without training.
@@ -335,7 +365,7 @@ def end(process, out, how, trials=1):
 def test_signals_to_the_command(tmp_path):
     """To one process, and to one with two beside it; at the end nothing shows of them."""
     document = config.override_all(config.read("glyphs/per-domain/feast"), SMALL["feast"])
-    document |= {"updates": 1000, "threads": 1}
+    document |= {"updates": 500, "threads": 1}
     (tmp_path / "mine.toml").write_text(tomlfile.dumps(document))
     two = ("--trials", "2", "--processes", "2")
     out, whole = tmp_path / "out", tmp_path / "whole"

@@ -42,4 +42,3 @@ def test_what_is_interrupted_can_be_run_again(tmp_path, how):
     with open(endless / "lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # waits until its writer is gone
     assert records.is_over(short) and not records.is_over(endless)
-    assert records.load(endless).status == "running"

@@ -262,12 +262,12 @@ class Experiment(Settings, frozen=True):
     latency: Latency
     schedule: Schedule
     updates: Count  # the budget, in client updates
-    faults: Faults | None = None
     seed: Seed = 0
     client: Client | None = None
     server: Server | None = None
     algorithm: Algorithm | None = None
     aggregation: Aggregation = Aggregation()
+    faults: Faults | None = None
     threads: Count = 2  # of XLA on a CPU: part of the result's last bits
     precision: Literal["tf32", "float32", "bfloat16"] = "tf32"  # of products; tf32: on GPUs alone
     lanes: Count | None = None  # clients trained at once; by default what suits the device

@@ -49,7 +49,9 @@ def test_mistakes_are_one_line(capsys, tmp_path, arguments, why):
 
 def test_folders_that_are_no_runs_are_one_line(capsys, tmp_path):
     (tmp_path / "empty").mkdir()
-    for folder, why in (("empty", "no runs in it"), ("missing", "no such folder")):
+    (tmp_path / "file").touch()
+    for folder, why in (("empty", "no runs in it"), ("missing", "no such folder"),
+                        ("file", "a file, expected a folder")):  # fmt: skip
         for command in ("table", "report"):
             assert why in refused(capsys, command, str(tmp_path / folder))
 

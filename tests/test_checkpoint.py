@@ -365,7 +365,7 @@ def end(process, out, how, trials=1):
 def test_signals_to_the_command(tmp_path):
     """To one process, and to one with two beside it; at the end nothing shows of them."""
     document = config.override_all(config.read("glyphs/per-domain/feast"), SMALL["feast"])
-    document |= {"updates": 500, "threads": 1}
+    document |= {"updates": 1500, "threads": 1}
     (tmp_path / "mine.toml").write_text(tomlfile.dumps(document))
     two = ("--trials", "2", "--processes", "2")
     out, whole = tmp_path / "out", tmp_path / "whole"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import jax.numpy as jnp
 import numpy as np
@@ -345,7 +346,9 @@ def start(out, *arguments):
 
 
 def kept(out):
-    return set(out.rglob("checkpoints/[0-9]*/manifest.json"))
+    while True:
+        with suppress(FileNotFoundError):  # one that was renamed or removed while looking
+            return set(out.glob("*/*/checkpoints/[0-9]*/manifest.json"))
 
 
 def end(process, out, how, trials=1):

@@ -113,7 +113,13 @@ def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -
 
 
 def _listen(queue: Any, news: News) -> None:
-    while (message := queue.get()) is not None:
+    while True:
+        try:
+            message = queue.get()
+        except Exception:  # half a message, of a process that was ended in it
+            return
+        if message is None:
+            return
         kind, *about_it = message
         getattr(news, kind)(*about_it)
 

@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -108,8 +107,7 @@ def soak(name: str, task: Task, algorithm: Algorithm, client: Client, plan: Sche
         watch.start(start)
         compiled.clear()
 
-    run: Callable[..., object] = simulate
-    run(task, plan, algorithm, client, teachers=K, on_start=started, on_progress=watch.look,
+    simulate(task, plan, algorithm, client, teachers=K, on_start=started, on_progress=watch.look,
         evaluate_at=np.linspace(0, plan.steps, 21)[1:].astype(int).tolist())  # fmt: skip
     wall = time.perf_counter() - watch.began
     share = (time.thread_time() - watch.cpu_began) / wall
@@ -119,7 +117,8 @@ def soak(name: str, task: Task, algorithm: Algorithm, client: Client, plan: Sche
     trained, memory, files, threads = np.array(watch.readings).T
     settled = trained > trained[-1] / 5
     slope = np.polyfit(trained[settled], memory[settled], 1)[0] * 10_000
-    good = share <= 0.05 and slope < 1 and not again and np.ptp(files[settled]) == 0
+    good = share <= 0.05 and slope < 1 and not again
+    good = good and np.ptp(files[settled]) == np.ptp(threads[settled]) == 0
     print(
         f"{name:26} {int(trained[-1]):>8,} updates, {plan.steps:,} steps in {wall:5.1f} s "
         f"({trained[-1] / wall:,.0f}/s): Python {share:.1%}, memory {memory[-1]:,.0f} MB "

@@ -42,9 +42,9 @@ def write(path: Path, fill: Callable[[str], object]) -> None:
         try:
             fill(temporary)
             os.chmod(temporary, 0o666 & ~_umask())
-            _sync(temporary)
+            sync(temporary)
             os.replace(temporary, path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             Path(temporary).unlink(missing_ok=True)
 
@@ -54,16 +54,16 @@ def write_folder(parent: Path, fill: Callable[[Path], str]) -> None:
     with told(parent):
         if not parent.exists():
             parent.mkdir()
-            _sync(parent.parent)
+            sync(parent.parent)
         temporary = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=parent))
         try:
             name = fill(temporary)
             os.chmod(temporary, 0o777 & ~_umask())
             for file in temporary.iterdir():
-                _sync(file)
-            _sync(temporary)
+                sync(file)
+            sync(temporary)
             os.rename(temporary, parent / name)
-            _sync(parent)
+            sync(parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -101,7 +101,8 @@ def told(path: Path) -> Iterator[None]:
         raise BadInput(f"{path}: cannot be written ({why}); what was there is whole") from None
 
 
-def _sync(path: str | Path) -> None:
+def sync(path: str | Path) -> None:
+    """Sees a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -88,7 +88,6 @@ def set_up(
     ]
     joint = join(each)
     sizes = task.population.examples[joint.client]
-
     steps = np.where(sizes > 0, local_steps(joint.examples, client, time_limited), 0)
     weight = weigh(joint.staleness, sizes)
     if not (np.isfinite(weight).all() and (weight >= 0).all()):

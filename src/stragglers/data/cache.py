@@ -24,9 +24,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from stragglers.data.disk import fingerprint, locked, replacing, sync
+from stragglers.data.disk import fingerprint, locked, replacing
 from stragglers.device import cache_folder
 from stragglers.errors import BadInput
+from stragglers.files import sync
 
 VERSION = 1
 BLOCK = 1 << 24

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from stragglers.errors import BadInput
+from stragglers.files import sync
 
 
 def fingerprint(path: Path) -> list[int | str]:
@@ -54,15 +55,6 @@ def replacing(place: Path) -> Iterator[Path]:
         sync(place.parent)
     finally:
         _remove(temporary)
-
-
-def sync(path: Path) -> None:
-    """Sees a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _remove(path: Path) -> None:

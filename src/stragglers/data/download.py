@@ -11,10 +11,11 @@ from typing import IO
 
 import msgspec
 
-from stragglers.data.disk import replacing, sync
+from stragglers.data.disk import replacing
 from stragglers.data.fetch import CHUNK, digest, fetch
 from stragglers.data.sources import Source
 from stragglers.errors import BadInput
+from stragglers.files import sync
 
 CHECKSUMS = "checksums.json"
 

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from stragglers.data.disk import sync
 from stragglers.errors import BadInput
+from stragglers.files import sync
 
 TIMEOUT_S = 30.0
 CHUNK = 1 << 18

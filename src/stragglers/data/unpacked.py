@@ -5,9 +5,10 @@ import lzma
 import shutil
 from pathlib import Path
 
-from stragglers.data.disk import fingerprint, locked, replacing, sync
+from stragglers.data.disk import fingerprint, locked, replacing
 from stragglers.device import cache_folder
 from stragglers.errors import BadInput
+from stragglers.files import sync
 
 CHUNK = 1 << 22
 SPARE = 1 << 30  # bytes that stay free on the disk

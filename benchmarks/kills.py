@@ -1,107 +1,268 @@
-"""Runs that are killed at random moments, over and over: do they come to the same end?
+"""Runs that are ended at random moments: do they come to the same end?
 
-    python -m benchmarks.kills [--kills N] [--seed S] [--signal KILL|TERM|INT]
+    python -m benchmarks.kills [--kill 50] [--term 20] [--int 20] [--seed S] [--only CASE]
 
-Each algorithm is trained once without a signal. Then the same command is ended at a moment drawn
-uniformly from its duration, and started again, until it comes to its end and another run begins.
-Every run's curve, weights and table must be those of the first, to the bit; clocks apart.
+Each algorithm is trained once without a signal. A case starts the same command, ends it at a moment
+drawn uniformly from that duration, and starts it again; every other resumed run is ended once more.
+What comes out must be the same to the bit: weights, the server's whole state (optimizer, averages,
+history, sums in flight), curve and table; clocks apart. No half-written file may be left.
+
+Cases run two at a time. Case n of seed S draws from its own stream, so --only n repeats it.
+
+At last a run with a state of hundreds of megabytes is asked to end, to see what that takes beside
+what the disk takes for as many bytes.
 """
 
 import argparse
 import json
+import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-ROUNDS = ["writers=12", "goal=3", "over_selection=1.67", "updates=4000", "evaluations=8"]
-SETTINGS = {
-    "fedavg": ["writers=12", "goal=3", "updates=3000", "evaluations=8"],
-    "fedbuff-ema": ["writers=12", "buffer=3", "concurrency=6", "updates=3000", "evaluations=8"],
-    "fare-dust": ROUNDS,
-    "feast": ROUNDS,
-}
-CODES = {"KILL": (-9,), "TERM": (143, -15), "INT": (130, -2)}  # the system's own before it listens
+from stragglers import records
+from stragglers.report import formats, results
+
+AT_ONCE = 2
+ROUNDS = ["writers=12", "goal=3", "updates=2400", "evaluations=8"]
+OVER_SELECTED = [*ROUNDS, "over_selection=1.67"]
+BUFFER = ["writers=12", "buffer=3", "concurrency=6", "updates=2400", "evaluations=8"]
+KINDS = {
+    "fedavg": ("fedavg", ROUNDS),
+    "fedavg, time limit, ema": (
+        "fedavg", [*OVER_SELECTED, "schedule.time_limit.percentile=75", "algorithm.ema=0.9"]),
+    "fedadam, over-selection": ("fedadam-over-selection", OVER_SELECTED),
+    "fedbuff": ("fedbuff-ema", [*BUFFER, "algorithm.ema=0.0"]),
+    "fedbuff, ema": ("fedbuff-ema", BUFFER),
+    "fare-dust": ("fare-dust", OVER_SELECTED),
+    "fare-dust, history of all": ("fare-dust", [*OVER_SELECTED, "algorithm.history=all"]),
+    "feast": ("feast", OVER_SELECTED),
+}  # fmt: skip
+LARGE = ("fare-dust", [*OVER_SELECTED, "schedule.late_rounds=1000", "updates=600"])
+SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "INT": signal.SIGINT}
+ALLOWED_S = 5.0  # from a signal to the end, beside what the disk takes
+
+# The command itself, but for the last checkpoint, which shows the server's state at the end.
+COMMAND = """
+import sys
+from stragglers import checkpoint, cli
+checkpoint.clear = lambda folder: None
+sys.exit(cli.main())
+"""
 
 
-def command(row: str, out: Path) -> list[str]:
-    settings = [word for setting in SETTINGS[row] for word in ("--set", setting)]
+class Case(NamedTuple):
+    number: int
+    kind: str
+    how: str  # a signal's name
+
+
+class Ended(NamedTuple):
+    """What became of a case."""
+
+    seconds: list[float]  # from each signal to the end of the process
+    resumed: int  # starts that went on from a checkpoint
+    wrong: list[str]
+
+
+def command(kind: tuple[str, list[str]], out: Path, minutes: float = 0) -> list[str]:
+    row, given = kind
+    changes = [word for setting in given for word in ("--set", setting)]
     return [
-        sys.executable, "-m", "stragglers.cli", "run", f"glyphs/per-domain/{row}",
-        "--checkpoint-minutes", "0", "--out", str(out), *settings,
+        sys.executable, "-c", COMMAND, "run", f"glyphs/per-domain/{row}",
+        "--checkpoint-minutes", str(minutes), "--out", str(out), *changes,
     ]  # fmt: skip
 
 
-def outcome(out: Path) -> tuple[Any, ...]:
-    """The run in a folder, and its table; all but clocks, and what else was left there."""
+@contextmanager
+def started(given: list[str]) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def signalled(process: subprocess.Popen[str], how: str) -> tuple[float, str]:
+    """Seconds until it ended, and what it said."""
+    process.send_signal(SIGNALS[how])
+    began = time.monotonic()
+    _, err = process.communicate()
+    return time.monotonic() - began, err
+
+
+def whole(given: list[str]) -> float:
+    """Runs it to its end; the seconds that it took."""
+    began = time.monotonic()
+    done = subprocess.run(given, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(given[2:])}: {done.stderr}")
+    return time.monotonic() - began
+
+
+def outcome(out: Path) -> dict[str, Any]:
+    """All that a run has left, by name; clocks apart."""
     (path,) = out.rglob("run.json")
     run = json.loads(path.read_text())
     for clock in ("started", "finished", "wall_s"):
         del run[clock]
     lines = (path.parent / "curve.jsonl").read_text().splitlines()
-    table = subprocess.run(
-        [sys.executable, "-m", "stragglers.cli", "table", "--format", "csv", str(out)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    return (
-        run,
-        [{**json.loads(line), "wall_s": 0} for line in lines],
-        (path.parent / "model.safetensors").read_bytes(),
-        table,
-        sorted(file.name for file in path.parent.iterdir()),
+    last = max((path.parent / "checkpoints").iterdir())
+    manifest = json.loads((last / "manifest.json").read_text())
+    options = results.Options()
+    found = results.tables(records.find([out]), options)
+    return {
+        "run.json": run,
+        "curve": [{**json.loads(line), "wall_s": 0} for line in lines],
+        "weights": (path.parent / "model.safetensors").read_bytes(),
+        "step": manifest["step"],
+        "state": (last / "state.safetensors").read_bytes(),
+        "table": formats.csv_text(found, options),
+        "unfinished": [str(file) for file in out.rglob(".unfinished*")],
+        "files": sorted(file.name for file in path.parent.iterdir()),
+    }
+
+
+def ended(case: Case, seed: int, expected: dict[str, Any], duration: float, place: Path) -> Ended:
+    """Ends a run, and perhaps the one that goes on from it, and looks at what comes out."""
+    rng = random.Random(f"{seed}/{case.number}")
+    out = place / f"case{case.number}"
+    seconds, resumed, wrong = [], 0, []
+    code = 128 + SIGNALS[case.how]  # or the system's own, before the command listens
+    left = 1 + case.number % 2
+    while True:
+        with started(command(KINDS[case.kind], out)) as process:
+            try:
+                wait = rng.uniform(0, duration) if left else None
+                _, err = process.communicate(timeout=wait)
+            except subprocess.TimeoutExpired:
+                took, err = signalled(process, case.how)
+                if process.returncode == 0:
+                    pass  # it was just done
+                elif process.returncode in (code, -SIGNALS[case.how]):
+                    seconds.append(took)
+                    left -= 1
+                else:
+                    wrong.append(f"exit code {process.returncode}: {err.strip()[-500:]}")
+                    break
+        if "Traceback" in err and case.how != "INT":  # Python's own, before the command listens
+            wrong.append(err.strip()[-500:])
+        resumed += "goes on from server step" in err
+        if process.returncode == 0:
+            if seconds:
+                break
+            out = out.with_name(f"{out.name}+")  # the signal came too late: once more
+    if not wrong:
+        got = outcome(out)
+        wrong += [f"{name} differs" for name in expected if got[name] != expected[name]]
+    return Ended(seconds, resumed, wrong)
+
+
+def cases(kill: int, term: int, int_: int) -> list[Case]:
+    kinds = list(KINDS)
+    how = ["KILL"] * kill + ["TERM"] * term + ["INT"] * int_
+    return [Case(n, kinds[n % len(kinds)], each) for n, each in enumerate(how)]
+
+
+def large_state(place: Path) -> bool:
+    """The time from a signal to the end of a large run, beside the disk's for its bytes."""
+    given = command(LARGE, place / "large", minutes=60)  # no checkpoint before the signal
+    with started(given) as process:
+        assert process.stderr
+        said = process.stderr.readline()  # that it begins to train
+        time.sleep(3)
+        took, err = signalled(process, "TERM")
+    states = list((place / "large").rglob("state.safetensors"))
+    if process.returncode != 128 + signal.SIGTERM or len(states) != 1:
+        print(f"large state: exit code {process.returncode}: {said}{err}")
+        return False
+    size = states[0].stat().st_size
+    writing = disk_seconds(size, place / "as-many-bytes")
+    good = took <= ALLOWED_S + writing
+    print(
+        f"large state: {size / 1e6:,.0f} MB, {took:.2f} s from SIGTERM to the end; the disk takes "
+        f"{writing:.2f} s for as many bytes ({size / 1e6 / writing:,.0f} MB/s)"
+        f"{'' if good else '  <-- FAILED'}",
+        flush=True,
     )
+    whole(given)  # goes on
+    whole(command(LARGE, place / "never-ended", minutes=60))
+    weights = [
+        next((place / name).rglob("model.safetensors")).read_bytes()
+        for name in ("large", "never-ended")
+    ]
+    same = weights[0] == weights[1]
+    print(f"large state: the run went on to {'the same' if same else 'ANOTHER'} end", flush=True)
+    return good and same
+
+
+def disk_seconds(size: int, path: Path) -> float:
+    block = os.urandom(1 << 20)
+    began = time.monotonic()
+    with path.open("wb") as file:
+        for _ in range(size >> 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return time.monotonic() - began
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
+    parser = argparse.ArgumentParser(description="Ends runs at random moments, and compares.")
+    parser.add_argument("--kill", type=int, default=50)
+    parser.add_argument("--term", type=int, default=20)
+    parser.add_argument("--int", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--signal", choices=CODES, default="KILL")
+    parser.add_argument("--only", type=int, help="repeats one case")
     options = parser.parse_args()
-    rng, number = random.Random(options.seed), getattr(signal, f"SIG{options.signal}")
-    ended = resumed = compared = wrong = 0
-    slowest = 0.0
-    for index, row in enumerate(SETTINGS):
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
-            began = time.monotonic()
-            subprocess.run(command(row, place / "whole"), capture_output=True, check=True)
-            duration = time.monotonic() - began
-            whole, attempt = outcome(place / "whole"), 0
-            quota = (options.kills * (index + 1)) // len(SETTINGS)
-            while ended < quota or attempt == 0:
-                out, finished = place / f"attempt{(attempt := attempt + 1)}", False
-                while not finished:
-                    with subprocess.Popen(
-                        command(row, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-                    ) as process:
-                        try:
-                            last = ended >= quota
-                            wait = None if last else rng.uniform(0, duration)
-                            _, err = process.communicate(timeout=wait)
-                        except subprocess.TimeoutExpired:
-                            process.send_signal(number)
-                            sent = time.monotonic()
-                            _, err = process.communicate()
-                            slowest = max(slowest, time.monotonic() - sent)
-                    resumed += "goes on from server step" in err
-                    finished = process.returncode == 0
-                    ended += not finished
-                    if not finished and process.returncode not in CODES[options.signal]:
-                        print(f"{row}: exit code {process.returncode}: {err}")
-                        return 1
-                compared += 1
-                wrong += outcome(out) != whole
-        print(
-            f"{row}: {ended} of {options.kills} ended so far, {resumed} went on from a checkpoint, "
-            f"{compared} runs compared, {wrong} wrong, slowest end {slowest:.1f} s",
-            flush=True,
-        )
-    return int(wrong > 0)
+    chosen = [case for case in cases(options.kill, options.term, options.int)
+              if options.only in (None, case.number)]  # fmt: skip
+    wanted = [kind for kind in KINDS if any(case.kind == kind for case in chosen)]
+    print(f"seed {options.seed}, {len(chosen)} cases, {AT_ONCE} at a time", flush=True)
+    found: dict[str, list[Ended]] = {}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+        place = Path(folder)
+        outs = [place / str(number) for number in range(len(wanted))]
+        runs = [command(KINDS[kind], out) for kind, out in zip(wanted, outs, strict=True)]
+        durations = dict(zip(wanted, pool.map(whole, runs), strict=True))
+        expected = dict(zip(wanted, map(outcome, outs), strict=True))
+
+        def one(case: Case) -> Ended:
+            return ended(case, options.seed, expected[case.kind], durations[case.kind], place)
+
+        for case, got in zip(chosen, pool.map(one, chosen), strict=True):
+            found.setdefault(case.how, []).append(got)
+            print(
+                f"case {case.number:3} {case.how:4} {case.kind:26} ended {len(got.seconds)} times, "
+                f"went on {got.resumed} times: {'; '.join(got.wrong) or 'the same end'}",
+                flush=True,
+            )
+        for how, all_of_them in found.items():
+            print(summary(how, all_of_them), flush=True)
+        good = options.only is not None or large_state(place)
+    return int(not good or any(got.wrong for each in found.values() for got in each))
+
+
+def summary(how: str, all_of_them: list[Ended]) -> str:
+    seconds = [took for got in all_of_them for took in got.seconds]
+    right = sum(not got.wrong for got in all_of_them)
+    return (
+        f"SIG{how}: {len(seconds)} processes ended, {sum(got.resumed for got in all_of_them)} "
+        f"went on from a checkpoint; {right} of {len(all_of_them)} runs came to the same end; "
+        f"from signal to exit {statistics.median(seconds):.2f} s (median), "
+        f"{max(seconds):.2f} s (longest)"
+    )
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ checkpoints in the folder of the first; together.json in each folder says whose 
 """
 
 import dataclasses
+import errno
 import hashlib
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +36,8 @@ KEEP = 2
 FOLDER, TOGETHER = "checkpoints", "together.json"
 MANIFEST, STATE = "manifest.json", "state.safetensors"
 NAME = re.compile(r"\d{10}-([0-9a-f]{16})")
+# What a disk says of files that it has lost; other errors may pass, or be somebody's permissions.
+ROTTEN = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
 NEVER = ("format", "seeds")  # what no checkpoint can go on without, drift allowed or not
 
 
@@ -152,8 +156,9 @@ def drift(found: Found, fingerprint: dict[str, Any], allowed: bool) -> list[str]
 
 
 def clear(folder: Path) -> None:
-    """Removes what a run that is over needs no more."""
-    (folder / TOGETHER).unlink(missing_ok=True)
+    """Removes what a run that is over needs no more; what cannot be removed now is, next time."""
+    with suppress(OSError):
+        (folder / TOGETHER).unlink(missing_ok=True)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
@@ -163,7 +168,8 @@ def bind(folders: Sequence[Path]) -> None:
     for folder in folders:
         if len(folders) > 1:
             files.write(folder / TOGETHER, lambda path: Path(path).write_bytes(names))
-        else:
+            continue
+        with files.told(folder / TOGETHER):
             (folder / TOGETHER).unlink(missing_ok=True)
 
 
@@ -185,8 +191,10 @@ def _all(place: Path) -> list[Path]:
     """Newest first."""
     try:
         entries = sorted(place.iterdir(), reverse=True)
-    except OSError:
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise BadInput(f"{place}: cannot be read ({error.strerror})") from None
     return [entry for entry in entries if not entry.name.startswith(files.UNFINISHED)]
 
 
@@ -207,6 +215,8 @@ def _opened(folder: Path) -> Found:
                 raise _Damaged(f"{name} is not what was written")
         curves = [(folder / _curve(trial)).read_bytes() for trial in range(len(manifest.trials))]
     except OSError as error:
+        if error.errno not in ROTTEN:  # it may be whole, and is nothing to remove
+            raise BadInput(f"{folder}: cannot be read ({error.strerror})") from None
         raise _Damaged(error.strerror) from None
     except msgspec.MsgspecError as error:  # written by another version
         raise BadInput(

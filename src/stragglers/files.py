@@ -1,5 +1,12 @@
-"""Files that are whole or not there: written beside their place, on the disk, then renamed."""
+"""Files that are whole or not there: written beside their place, on the disk, then renamed.
 
+Until then a file is called .unfinished-<name>-<chance>, and its writer holds a lock on it, which
+the system takes back when the process ends, however it does: one without a lock is left over, and
+the next writer of that name removes it.
+"""
+
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -37,15 +44,19 @@ def output_folder(name: str) -> Path:
 def write(path: Path, fill: Callable[[str], object]) -> None:
     """Has a file written beside its place and renames it there."""
     with told(path):
-        handle, temporary = tempfile.mkstemp(path.suffix, UNFINISHED, path.parent)
-        os.close(handle)
+        begins = f"{UNFINISHED}{path.stem}-"
+        for left in path.parent.glob(f"{glob.escape(begins)}*"):
+            _remove_unlocked(left)
+        handle, temporary = tempfile.mkstemp(path.suffix, begins, path.parent)
         try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
             fill(temporary)
             os.chmod(temporary, 0o666 & ~_umask())
             sync(temporary)
             os.replace(temporary, path)
             sync(path.parent)
         finally:
+            os.close(handle)
             Path(temporary).unlink(missing_ok=True)
 
 
@@ -82,6 +93,20 @@ def remove_unfinished(folder: Path) -> None:
     with told(folder):
         for left in folder.glob(f"{UNFINISHED}*"):
             _remove(left)
+
+
+def _remove_unlocked(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:  # its writer is just done
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:  # its writer lives
+        pass
+    finally:
+        os.close(handle)
 
 
 def _remove(path: Path) -> None:

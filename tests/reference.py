@@ -69,8 +69,11 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         total = sum(c * d for c, d in reports)
         return total / {"weight": sum(c for c, _ in reports), "count": len(reports), "sum": 1}[by]
 
+    def moves(reports):
+        return sum(c for c, _ in reports) > 0
+
     def stepped(w, reports, state):
-        return server(w, mean(reports), state) if reports else (w, state)
+        return server(w, mean(reports), state) if moves(reports) else (w, state)
 
     w, state, average, a = w0, None, w0, w0
     deltas = {}
@@ -91,7 +94,7 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
                 taught = known[v - 1 - int(u * min(v, k))]
                 if taught and teacher_step == "server":
                     teacher, _ = stepped(w, taught, state)
-                elif taught:
+                elif moves(taught):
                     teacher = w - teacher_lr * mean(taught)
             c = plan.client[d]
             mine = slice(offsets[c], offsets[c + 1])
@@ -105,8 +108,8 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         if algorithm == "feast":
             late = [deltas[d] for d in deltas
                     if plan.fate[d] == Fate.LATE and plan.version[d] == v]  # fmt: skip
-        if not on_time + late:
-            continue  # a sum of nobody moves nothing
+        if not moves(on_time + late):
+            continue  # nobody's reports, or none that weighs anything
         if algorithm == "feast":
             w_plus, _ = stepped(w_before, on_time + late, before)
             a = beta * (a + kappa * (w_plus - w_before)) + (1 - beta) * w_plus

@@ -296,6 +296,18 @@ def test_training_drops_exactly_the_corrupted_reports():
     assert result.curve[-1].metrics.total_loss < result.curve[0].metrics.total_loss
 
 
+@pytest.mark.parametrize("fault", ["nan", "inf", "huge"])
+def test_reports_that_are_all_corrupted_are_an_error_that_says_so(fault, tmp_path, capsys):
+    small = ["updates=40", "task.writers=60", "drop_out=0", f"faults.{fault}=1"]
+    changes = [word for change in small for word in ("--set", change)]
+    preset, out = "glyphs/drop-out/fedadam-over-selection", tmp_path / "out"
+    assert cli.main(["run", preset, "--out", str(out), *changes]) == 2
+    said = capsys.readouterr().err
+    assert "all 40 reports that would count are corrupted by the faults" in said
+    assert "learning rate" not in said and said.count("\n") == 1
+    assert not list(out.rglob("*.json"))
+
+
 def test_without_faults_nothing_is_named():
     plain = config.experiment_from(config.read("fleet"))
     assert "faults" not in config.resolved(plain)

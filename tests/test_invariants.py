@@ -4,7 +4,7 @@ Weights are compared at every server step, bit by bit where two runs share their
 1e-12 in double precision where they do not.
 """
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 
 import jax
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stragglers import setup, table
 from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -483,24 +484,99 @@ def corrupted(given, dispatches, how):
     return given._replace(fault=fault)
 
 
+AVERAGED = {
+    "fedavg": FEDAVG_EMA,
+    "fedbuff": FEDAVG_EMA,
+    "fare-dust": FARE_DUST_EMA,
+    "fare-dust, all": with_ema(fare_dust(ADAM, k=K, history="all"), DECAY),
+    "feast": with_ema(feasting(0.9, 0.3), DECAY),
+}
+every_average = pytest.mark.parametrize("name", AVERAGED)
+
+
+def kind_of(name):
+    policy, _, client = EVERY[name.partition(",")[0]]
+    return policy, AVERAGED[name], client
+
+
+@contextmanager
+def one_program():
+    """Runs with and without corrupted reports share their program, and so every bit."""
+
+    def table_of(*given):
+        made = table.table_of(*given)
+        return made if made.corrupt is not None else made._replace(corrupt=0 * made.slot)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup, "table_of", table_of)
+        yield
+
+
+def same_states(a, b):
+    """Weights, optimizer, averages, history: bit by bit, at every server step."""
+    jax.tree.map(np.testing.assert_array_equal, a.states, b.states)
+
+
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
-@every_algorithm
-def test_a_corrupted_report_is_as_if_it_had_never_come(name, which):
-    policy, algorithm, _ = EVERY[name]
+@every_average
+def test_a_bad_report_is_as_if_it_had_never_come(name, which):
+    policy, algorithm, client = kind_of(name)
     given = plan(policy)
     rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
     place = {"first": 0, "middle": len(rows.dispatch) // 2, "last": -1}[which]
-    bad, version = rows.dispatch[place], rows.version[place]
-    fair = train_every(name, without(given, [bad]))
-    for how in CORRUPT:
-        run = train_every(name, corrupted(given, [bad], how))
-        np.testing.assert_allclose(run.w, fair.w, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(run.model, fair.model, rtol=1e-10, atol=1e-10)
-        assert run.dropped == [int(v > version) for v in range(STEPS + 1)]
-        assert fair.dropped[-1] == 0 and np.isfinite(run.model).all() and moves(run)
-    whole = train_every(name, given)
-    taught_nobody = name == "fare-dust" and which == "last" and given.fate[bad] == Fate.LATE
-    assert taught_nobody or differ([run.w, run.model], [whole.w, whole.model])
+    bad, version = rows.dispatch[[place]], rows.version[place]
+    counted = [int(v > version) for v in range(STEPS + 1)]
+    with one_program():
+        whole, fair = (train(each, algorithm, client) for each in (given, without(given, bad)))
+        for how in CORRUPT:
+            run = train(corrupted(given, bad, how), algorithm, client)
+            same_states(run, fair)
+            assert run.dropped == counted and np.isfinite(run.model).all()
+            lanes = train(corrupted(given, bad, how), algorithm, client, lanes=3)
+            assert_close(lanes.model, fair.model)
+            assert lanes.dropped == counted
+        twice = train(corrupted(given, bad, Fault.DUPLICATE), algorithm, client)
+    same_states(twice, whole)
+    assert fair.dropped[-1] == twice.dropped[-1] == 0 and moves(fair)
+    late = given.fate[bad[0]] == Fate.LATE
+    taught_nobody = name.startswith("fare-dust") and which == "last" and late
+    assert taught_nobody or differ([fair.w, fair.model], [whole.w, whole.model])
+
+
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+@every_average
+def test_a_report_of_no_examples_weighs_nothing_where_examples_weigh(name, which):
+    """By count it is a client that stood still; see test_simulate.py."""
+    policy, algorithm, client = kind_of(name)
+    given = plan(policy)
+    rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
+    bad = rows.dispatch[{"first": 0, "middle": len(rows.dispatch) // 2, "last": -1}[which]]
+    who, examples = given.client.copy(), given.examples.copy()
+    who[bad], examples[bad] = 2, 0
+    empty = given._replace(client=who, examples=examples)
+    run = train(empty, algorithm, client, weigh=BY_EXAMPLES)
+    fair = train(without(empty, [bad]), algorithm, client, weigh=BY_EXAMPLES)
+    np.testing.assert_array_equal(run.w, fair.w)
+    np.testing.assert_array_equal(run.model, fair.model)
+    assert run.dropped[-1] == fair.dropped[-1] == 0 and moves(run)
+    if given.fate[bad] == Fate.ON_TIME:
+        assert differ(run.w, train(empty, algorithm, client).w)
+
+
+@every_average
+def test_a_report_that_is_too_old_is_not_even_looked_at(name):
+    policy, algorithm, client = kind_of(name)
+    impatient = {BUFFERED: {"client_timeout": 4.0}, WAITS: {"late_seconds": 3.0},
+                 REMEMBERS: {"late_rounds": 1}}.get(policy, {})  # fmt: skip
+    given = plan(policy._replace(**impatient))
+    rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
+    came = np.isfinite(given.report) & (given.report <= given.time[-1])
+    old = np.setdiff1d(np.flatnonzero(came), rows.dispatch)
+    assert len(old) >= 3
+    same_states(
+        train(given, algorithm, client),
+        train(corrupted(given, old, np.resize(CORRUPT, len(old))), algorithm, client),
+    )
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
@@ -527,35 +603,40 @@ def test_a_bad_client_spoils_no_other_lane(name):
     assert together.dropped == alone.dropped and alone.dropped[-1] > 2
 
 
-AVERAGED = {
-    "fedavg": FEDAVG_EMA,
-    "fare-dust": FARE_DUST_EMA,
-    "feast": with_ema(feasting(0.9, 0.3), DECAY),
-}
-
-
-@pytest.mark.parametrize("how", ["trained on damaged data", "corrupted"])
-@pytest.mark.parametrize("name", AVERAGED)
-def test_a_round_of_bad_clients_only_leaves_everything_as_it_was(name, how):
-    bad_round, bad = 4, [0, 3, 5, 6, 8]  # they start in this round only
-    cohorts = [bad if t == bad_round else [1, 2, 4, 7, 1] for t in range(STEPS)]
-    policy, algorithm = EVERY[name][0], AVERAGED[name]
-    given = plan(policy, order=np.ravel(cohorts))
+@pytest.mark.parametrize("how", ["trained on damaged data", "corrupted", "without examples"])
+@every_average
+def test_a_step_on_bad_reports_only_leaves_everything_as_it_was(name, how):
+    bad_step, bad = 4, [0, 3, 5, 6, 8]  # in rounds, they start in this one only
+    cohorts = [bad if t == bad_step else [1, 2, 4, 7, 1] for t in range(STEPS)]
+    policy, algorithm, _ = kind_of(name)
+    given, options = plan(policy, order=np.ravel(cohorts)), {}
+    on_time = (given.fate == Fate.ON_TIME) & (given.step == bad_step)
+    settled = (given.version == bad_step) & (given.fate == Fate.LATE)  # with it, by FeAST
+    theirs = np.flatnonzero(on_time | settled)
     if how == "corrupted":
-        theirs = np.flatnonzero(given.version == bad_round)
-        run = train(corrupted(given, theirs, [*CORRUPT, *CORRUPT[:2]]), algorithm)
-    else:
-        run = train(given, algorithm, task=spoiled(bad, np.nan))
-    before, after = run.states[bad_round], run.states[bad_round + 1]
-    if name == "fare-dust":  # the round is over all the same
+        given = corrupted(given, theirs, np.resize(CORRUPT, len(theirs)))
+    elif how == "without examples":
+        who, examples = given.client.copy(), given.examples.copy()
+        who[theirs], examples[theirs] = 2, 0
+        given, options = given._replace(client=who, examples=examples), {"weigh": BY_EXAMPLES}
+    else:  # those of this step are nobody else's
+        who = np.where(np.isin(given.client, bad), 1, given.client).astype(np.int32)
+        who[theirs] = 0
+        given = given._replace(client=who, examples=SIZES[who])
+        options = {"task": spoiled([0], np.nan)}
+    run = train(given, algorithm, **options)
+    before, after = run.states[bad_step], run.states[bad_step + 1]
+    if name.startswith("fare-dust"):  # the round is over all the same
         (now, average), (then, average_then) = after, before
         assert now.round == then.round + 1
         before = (then.params, then.optimizer, average_then)
         after = (now.params, now.optimizer, average)
     jax.tree.map(np.testing.assert_array_equal, after, before)
-    assert run.dropped[bad_round + 1] >= policy.goal and run.dropped[bad_round] == 0
+    rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
+    lost = np.intersect1d(rows.dispatch, theirs)
+    assert run.dropped[-1] == (0 if how == "without examples" else len(lost)) and len(lost) >= 3
     moved = np.abs(np.diff(run.w, axis=0)).max(axis=(1, 2)) > 1e-6
-    assert moved.tolist() == [t != bad_round for t in range(STEPS)]
+    assert moved.tolist() == [t != bad_step for t in range(STEPS)]
 
 
 def test_the_interpreter_drops_the_same_clients():

@@ -14,7 +14,9 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
+from stragglers.faults import Fault
 from stragglers.interpret import Rounds
+from stragglers.schedule import Fate
 from stragglers.setup import default_lanes
 from stragglers.simulate import simulate
 from stragglers.tasks.base import check
@@ -176,6 +178,28 @@ def test_a_run_in_which_some_report_is_not_a_diverged_one():
     result = run(task=task)
     assert result.diverged is None and 0 < result.dropped < result.trained
     assert np.isfinite(matrix(result.model)).all()
+
+
+def test_reports_that_faults_corrupt_are_no_sign_of_divergence(monkeypatch):
+    """However many come in a row; that all others diverge still is."""
+    monkeypatch.setattr("stragglers.simulate.HOPELESS", 6)
+    with traced([0, 1, 3, 4, 8]):
+        given = plan()
+    used = np.flatnonzero(given.fate == Fate.ON_TIME)
+
+    def struck(dispatches):
+        fault = given.fault.copy()
+        fault[dispatches] = Fault.NAN
+        return given._replace(fault=fault)
+
+    for bad in (used, used[:-1], used[3:]):
+        result = simulate(TASK, struck(bad), FEDAVG, CLIENT, chunk=1)
+        assert result.diverged is None and result.dropped == len(bad)
+        assert result.trained == 3 * STEPS and np.isfinite(matrix(result.model)).all()
+    wild = CLIENT._replace(learning_rate=1e30)
+    result = simulate(TASK, struck(used[::3]), FEDAVG, wild, chunk=1)
+    assert result.diverged and "every client diverged: the last 6 reports up to server step 3 " \
+        in result.diverged  # fmt: skip
 
 
 # Bad input.

@@ -83,6 +83,11 @@ def lost(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
     return (fault == Fault.DROP_OUT) | (fault == Fault.CRASH)
 
 
+def corrupted(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Whose report comes, and is dropped for what it holds."""
+    return (fault >= Fault.NAN) & (fault <= Fault.HUGE)
+
+
 def by_group(population: Population, given: Mapping[str, float]) -> NDArray[np.float64]:
     """Each client's share, from its group's; groups that are not named have none."""
     for name in given:

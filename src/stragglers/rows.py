@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import draws
-from stragglers.faults import Fault
+from stragglers.faults import Fault, corrupted
 from stragglers.schedule import Fate, Schedule
 
 
@@ -61,7 +61,7 @@ def rows_of(
     closes = np.where(late, version, step) if settles == "by_round" else step
     steps = schedule.steps
     fault = schedule.fault[dispatch].astype(np.int32)
-    corrupt = np.where((fault >= Fault.NAN) & (fault <= Fault.HUGE), fault - Fault.NAN + 1, 0)
+    corrupt = np.where(corrupted(schedule.fault[dispatch]), fault - Fault.NAN + 1, 0)
 
     # A bucket is (step that empties it, 0 if on time, else 1 + round): sorted, unique, numbered.
     kind = np.where(late, version.astype(np.int64) + 1, 0)

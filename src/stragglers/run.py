@@ -16,8 +16,9 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
 from stragglers.errors import BadInput
+from stragglers.faults import corrupted
 from stragglers.memory import check_history
-from stragglers.schedule import Schedule
+from stragglers.schedule import Fate, Schedule
 from stragglers.setup import Start, Trial
 from stragglers.simulate import Moment, Point, Progress, Result, simulate_together
 from stragglers.tasks.base import Task
@@ -50,7 +51,14 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
     teachers = build.history_length(experiment)
     model = jax.eval_shape(who.model.init, jax.random.key(0))
     check_history(teachers * together, model)
-    return Prepared(experiment, who, build.timetable(experiment, who.population))
+    schedule = build.timetable(experiment, who.population)
+    counts = schedule.fate == Fate.ON_TIME
+    if np.all(corrupted(schedule.fault[counts])):
+        raise BadInput(
+            f"all {np.sum(counts):,} reports that would count are corrupted by the faults that are "
+            "set, and nothing can be learned; lower faults.nan, faults.inf or faults.huge"
+        )
+    return Prepared(experiment, who, schedule)
 
 
 def train(

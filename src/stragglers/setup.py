@@ -45,6 +45,7 @@ class Work(NamedTuple):
     """What a trial has done after each server step."""
 
     trained: NDArray[np.int64]  # [steps + 1]: clients
+    sound: NDArray[np.int64]  # [steps + 1]: of them, those whose report no fault corrupts
     local_steps: NDArray[np.int64]  # [steps + 1]
     late: NDArray[np.int64]  # [steps + 1]: reports of closed rounds that were used
 
@@ -147,8 +148,9 @@ def seed_word(seed: int) -> np.uint32:
 
 def _work(rows: Rows, steps: NDArray[np.int64]) -> Work:
     done = np.concatenate([[0], np.cumsum(steps)])
+    sound = np.concatenate([[0], np.cumsum(rows.corrupt == 0)])
     late = np.concatenate([[0], rows.late])
-    return Work(rows.begin.astype(np.int64), done[rows.begin], late)
+    return Work(rows.begin.astype(np.int64), sound[rows.begin], done[rows.begin], late)
 
 
 def _memory(

@@ -196,10 +196,13 @@ class Course:
     clients: dict[str, list[float]] | None = None
 
     def goes_on(self, first: int, step: int, dropped: int, finite: bool) -> None:
-        lost, self.dropped = dropped - self.dropped, dropped
-        self.trained = int(self.work.trained[step])
-        self.streak = self.streak + lost if lost == self.trained - self.work.trained[first] else 0
-        if self.streak >= HOPELESS or 0 < self.streak == self.work.trained[-1]:
+        trained, sound = self.work.trained, self.work.sound
+        # Reports that faults corrupt are dropped as they were meant to be, and tell nothing.
+        corrupted = trained[step] - trained[first] - (sound[step] - sound[first])
+        lost, self.dropped = int(dropped - self.dropped - corrupted), dropped
+        self.trained = int(trained[step])
+        self.streak = self.streak + lost if lost == sound[step] - sound[first] else 0
+        if self.streak >= HOPELESS or 0 < self.streak == sound[-1]:
             self.diverged = _all_dropped(self.streak, step)
         elif not finite:
             self.diverged = _overflowed(step)

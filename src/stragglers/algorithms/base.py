@@ -76,6 +76,11 @@ def plus(a: Sum, b: Sum) -> Sum:
     return trees.add(a, b)
 
 
+def moves(total: Sum) -> jax.Array:
+    """Whether anything moves by it: not by nobody's reports, nor by reports that weigh nothing."""
+    return total.weight > 0
+
+
 def descend(
     server: optax.GradientTransformation,
     mean: Mean,
@@ -83,10 +88,10 @@ def descend(
     optimizer: optax.OptState,
     total: Sum,
 ) -> tuple[Params, optax.OptState]:
-    """One step of the server optimizer; none on a sum of nobody."""
+    """One step of the server optimizer; none on a sum that moves nothing."""
     updates, advanced = server.update(mean(total), optimizer, params)
     stepped = optax.apply_updates(params, updates), advanced
-    return trees.where(total.reports > 0, stepped, (params, optimizer))
+    return trees.where(moves(total), stepped, (params, optimizer))
 
 
 def nothing_to_settle(state: State, opened: Open, late: Sum, round: jax.Array) -> State:
@@ -126,7 +131,7 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
 
     def averaged(moved_by: Sum, average: Params, inner: State) -> Params:
         new = trees.blend(decay, average, algorithm.model(inner))
-        return trees.where(moved_by.reports > 0, new, average)
+        return trees.where(moves(moved_by), new, average)
 
     return algorithm._replace(
         init=init,

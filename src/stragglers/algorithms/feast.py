@@ -25,6 +25,7 @@ from stragglers.algorithms.base import (
     Starting,
     Sum,
     descend,
+    moves,
     plus,
 )
 from stragglers.errors import BadInput
@@ -73,9 +74,7 @@ def feast(
             state.auxiliary, trees.scale(kappa, trees.subtract(w_plus, opened.params))
         )
         auxiliary = trees.blend(beta, mismatched, w_plus)
-        return state._replace(
-            auxiliary=trees.where(everybody.reports > 0, auxiliary, state.auxiliary)
-        )
+        return state._replace(auxiliary=trees.where(moves(everybody), auxiliary, state.auxiliary))
 
     return Algorithm(
         init, broadcast, step, settle,

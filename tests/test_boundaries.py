@@ -1,0 +1,161 @@
+"""At every call to the disk that may fail: the old or the new state, one line, and no litter."""
+
+import json
+import os
+import resource
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stragglers import checkpoint, cli, config, recording, records
+from stragglers.errors import BadInput
+from stragglers.files import UNFINISHED
+from stragglers.report import figures, page
+from stragglers.simulate import Course, Moment
+from tests.disk import CODES, STEPS, Killed, failing, untrained
+
+NAME = "glyphs/per-domain/feast"
+EXPERIMENT = config.experiment_from(config.read(NAME))
+NEVER = 1 << 30
+every_way_to_fail = pytest.mark.parametrize("code", CODES)
+
+
+def everything(folder: Path, *clocks) -> dict[str, bytes]:
+    """All files below a folder; of JSON, all but clocks."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            if path.name == "run.json":
+                run = json.loads(content)
+                content = {key: run[key] for key in run if key not in clocks}
+            found[str(path.relative_to(folder))] = content
+    return found
+
+
+def record(folder: Path) -> list[str]:
+    said: list[str] = []
+    recording.record(
+        [folder], NAME, [EXPERIMENT], on_start=lambda start: None,
+        on_progress=lambda trial, progress: None, say=said.append, checkpoint_s=0,
+    )  # fmt: skip
+    return said
+
+
+CLOCKS = ("started", "finished", "wall_s")
+
+
+@every_way_to_fail
+def test_a_run_that_fails_anywhere_goes_on_to_the_same_end(tmp_path, code):
+    """Begin, evaluations, checkpoints, their removal and the end: each call in turn fails."""
+    with untrained(), failing(NEVER, None) as disk:
+        record(tmp_path / "whole")
+        whole, calls = everything(tmp_path / "whole", *CLOCKS), disk.calls
+    went_on = set()
+    assert calls > 100
+    for call in range(1, calls + 1):
+        folder = tmp_path / str(call)
+        with untrained():
+            with failing(call, CODES[code]) as disk:
+                try:
+                    record(folder)  # what only tidies up may fail, and the next run does it
+                except BadInput as error:
+                    assert "\n" not in str(error) and os.strerror(CODES[code]) in str(error)
+                except Killed:
+                    assert CODES[code] is None
+            assert disk.failed
+            over = folder.exists() and records.is_over(folder)
+            with failing(NEVER, None):
+                said = record(folder) if not over else []
+        if over:  # as the command does it for what it finds finished
+            checkpoint.clear(folder)
+        assert len(said) <= 1, said  # nothing is damaged
+        went_on |= {line.removeprefix("goes on from server step ") for line in said}
+        assert everything(folder, *CLOCKS) == whole, call
+        shutil.rmtree(folder)
+    assert went_on == {f"{step} of {STEPS}" for step in range(1, STEPS + 1)}
+
+
+@pytest.fixture
+def plain_report(monkeypatch):
+    """A picture and a page that cost nothing to draw."""
+
+    class Figure:
+        def savefig(self, path, **_):
+            Path(path).write_bytes(b"a picture")
+
+    monkeypatch.setattr(figures, "accuracy_figure", lambda found: Figure())
+    monkeypatch.setattr(page, "page", lambda found: "a page")
+    monkeypatch.setenv("PJRT_NPROC", "to be restored")
+    monkeypatch.delenv("PJRT_NPROC")
+
+
+@every_way_to_fail
+def test_the_command_says_it_in_a_line_and_what_is_finished_stays(
+    tmp_path, capsys, code, plain_report
+):
+    """Some of its calls, from the lock to the page; the first of its two trials is there."""
+    command = ["run", NAME, "--processes", "1", "--checkpoint-minutes", "0", "--out"]
+    with untrained(), failing(NEVER, None):
+        assert cli.main([*command, str(tmp_path / "one")]) == 0
+        shutil.copytree(tmp_path / "one", tmp_path / "two")
+    with untrained(), failing(NEVER, None) as disk:
+        assert cli.main([*command, str(tmp_path / "two"), "--trials", "2"]) == 0
+    both = everything(tmp_path / "two", *CLOCKS)
+    finished = everything(tmp_path / "one" / NAME)
+    codes = set()
+    for call in [*range(1, disk.calls - 30, 13), *range(disk.calls - 30, disk.calls + 1)]:
+        out = tmp_path / str(call)
+        shutil.copytree(tmp_path / "one", out)
+        capsys.readouterr()
+        with untrained(), failing(call, CODES[code]):
+            try:
+                exit_code = cli.main([*command, str(out), "--trials", "2"])
+            except Killed:
+                exit_code = 137
+        codes.add(exit_code)
+        err = capsys.readouterr().err
+        assert "Traceback" not in err
+        if exit_code == 2:
+            assert err.count("stragglers: ") == 2 and err.endswith("\n")  # what is there, and why
+            assert os.strerror(CODES[code]) in err.splitlines()[-1]
+        kept = everything(out / NAME)
+        assert {name: kept[name] for name in finished} == finished
+        with untrained(), failing(NEVER, None):
+            assert cli.main([*command, str(out), "--trials", "2"]) == 0
+        assert everything(out, *CLOCKS) == both
+        assert not list(out.rglob(f"{UNFINISHED}*"))
+        shutil.rmtree(out)
+    assert codes >= ({137} if code == "killed" else {2})
+
+
+@contextmanager
+def files_of_at_most(size):
+    """Files may not grow beyond this; the system says so in the middle of a real write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_writes_that_the_system_cuts(tmp_path):
+    def save(step):
+        w = {"w": np.full(1000, step, np.float32)}
+        moment = Moment(step, 0.0, w, [Course(None, None, model=w)])
+        checkpoint.save(tmp_path, moment, [b"{}\n" * 3000], {}, {})
+
+    save(1)
+    for size in (0, 1, 100, 1000, 5000, 8192, 8900):  # the state, then the curve
+        with files_of_at_most(size), pytest.raises(BadInput, match="File too large") as error:
+            save(2)
+        assert "\n" not in str(error.value) and not list(tmp_path.rglob(f"{UNFINISHED}*"))
+        found, lines = checkpoint.newest(tmp_path)
+        assert found and found.manifest.step == 1 and lines == []
+    save(2)
+    found, _ = checkpoint.newest(tmp_path)
+    assert found and found.manifest.step == 2

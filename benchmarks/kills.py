@@ -1,16 +1,16 @@
 """Runs that are ended at random moments: do they come to the same end?
 
-    python -m benchmarks.kills [--kill 50] [--term 20] [--int 20] [--seed S] [--only CASE]
+    python -m benchmarks.kills [--kill 50] [--term 20] [--int 20] [--seed S] [--cases 7-9]
 
 Each algorithm is trained once without a signal. A case starts the same command, ends it at a moment
 drawn uniformly from that duration, and starts it again; every other resumed run is ended once more.
 What comes out must be the same to the bit: weights, the server's whole state (optimizer, averages,
 history, sums in flight), curve and table; clocks apart. No half-written file may be left.
 
-Cases run two at a time. Case n of seed S draws from its own stream, so --only n repeats it.
+Cases run two at a time. Case n of seed S draws from its own stream, so --cases repeats some.
 
-At last a run with a state of hundreds of megabytes is asked to end, to see what that takes beside
-what the disk takes for as many bytes.
+Unless only some are asked for, a run with a state of hundreds of megabytes is asked to end at last,
+to see what that takes beside what the disk takes for as many bytes.
 """
 
 import argparse
@@ -224,10 +224,12 @@ def main() -> int:
     parser.add_argument("--term", type=int, default=20)
     parser.add_argument("--int", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="repeats one case")
+    parser.add_argument("--cases", metavar="FIRST-LAST", help="some of them, or one")
     options = parser.parse_args()
-    chosen = [case for case in cases(options.kill, options.term, options.int)
-              if options.only in (None, case.number)]  # fmt: skip
+    chosen = cases(options.kill, options.term, options.int)
+    if options.cases:
+        first, _, last = options.cases.partition("-")
+        chosen = chosen[int(first) : int(last or first) + 1]
     wanted = [kind for kind in KINDS if any(case.kind == kind for case in chosen)]
     print(f"seed {options.seed}, {len(chosen)} cases, {AT_ONCE} at a time", flush=True)
     found: dict[str, list[Ended]] = {}
@@ -250,7 +252,7 @@ def main() -> int:
             )
         for how, all_of_them in found.items():
             print(summary(how, all_of_them), flush=True)
-        good = options.only is not None or large_state(place)
+        good = bool(options.cases) or large_state(place)
     return int(not good or any(got.wrong for each in found.values() for got in each))
 
 

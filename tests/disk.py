@@ -8,6 +8,7 @@ should have written, as a full disk does.
 import errno
 import io
 import os
+import shutil
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -111,6 +112,33 @@ def failing(call: int, code: int | None):
 
 def _no_sync(handle) -> None:
     del handle
+
+
+def spoil(how, newest, before, rng):
+    """Damages the newest checkpoint; `before` is the one before."""
+    names = sorted(path.name for path in newest.iterdir())
+    path = newest / rng.choice(names)
+    match how:
+        case "flipped":
+            content = bytearray(path.read_bytes())
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            path.write_bytes(content)
+        case "truncated":
+            path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+        case "missing":
+            path.unlink()
+        case "extra":
+            (newest / "more.safetensors").write_bytes(path.read_bytes())
+        case "from another":  # the same file of the checkpoint before
+            path.write_bytes((before / path.name).read_bytes())
+        case "swapped":  # two files of one checkpoint
+            other = newest / rng.choice([name for name in names if name != path.name])
+            mine, theirs = path.read_bytes(), other.read_bytes()
+            path.write_bytes(theirs)
+            other.write_bytes(mine)
+        case "named as another":
+            shutil.rmtree(newest)
+            before.rename(newest)
 
 
 # A run that is all checkpoints and evaluations.

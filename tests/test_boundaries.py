@@ -1,10 +1,18 @@
-"""At every call to the disk that may fail: the old or the new state, one line, and no litter."""
+"""At every call to the disk that may fail: the old or the new state, one line, and no litter.
 
+Whatever rots on it, and whenever a second signal comes, the run goes on to the same end.
+"""
+
+import errno
 import json
 import os
+import random
 import resource
 import shutil
-from contextlib import contextmanager
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +23,7 @@ from stragglers.errors import BadInput
 from stragglers.files import UNFINISHED
 from stragglers.report import figures, page
 from stragglers.simulate import Course, Moment
-from tests.disk import CODES, STEPS, Killed, failing, untrained
+from tests.disk import CODES, STEPS, Killed, failing, spoil, untrained
 
 NAME = "glyphs/per-domain/feast"
 EXPERIMENT = config.experiment_from(config.read(NAME))
@@ -36,12 +44,16 @@ def everything(folder: Path, *clocks) -> dict[str, bytes]:
     return found
 
 
-def record(folder: Path) -> list[str]:
+def record(folder: Path, chunks: int = STEPS) -> list[str]:
+    """Trains for so many chunks, and says what was said."""
     said: list[str] = []
-    recording.record(
-        [folder], NAME, [EXPERIMENT], on_start=lambda start: None,
-        on_progress=lambda trial, progress: None, say=said.append, checkpoint_s=0,
-    )  # fmt: skip
+    left = iter([False] * (chunks - 1) + [chunks < STEPS] + [False] * STEPS)
+    with suppress(checkpoint.Kept):
+        recording.record(
+            [folder], NAME, [EXPERIMENT], on_start=lambda start: None,
+            on_progress=lambda trial, progress: None, say=said.append, checkpoint_s=0,
+            stop=lambda: next(left),
+        )  # fmt: skip
     return said
 
 
@@ -159,3 +171,132 @@ def test_writes_that_the_system_cuts(tmp_path):
     save(2)
     found, _ = checkpoint.newest(tmp_path)
     assert found and found.manifest.step == 2
+
+
+def test_drift_through_the_command(tmp_path, capsys, plain_report):
+    """Refused by name; allowed, the outputs say so."""
+    command = ["run", NAME, "--processes", "1", "--out", str(tmp_path)]
+    with untrained(), failing(NEVER, None):
+        record(records.folder_of(tmp_path, NAME, config.resolved(EXPERIMENT)), 2)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recording, "_fingerprint", lambda *_: {"format": 1, "jax": "1"})
+            assert cli.main(command) == 2
+            out, err = capsys.readouterr()
+            last = err.splitlines()[-1]
+            assert "jax: 0 in the checkpoint, 1 now; give --allow-drift" in last and out == ""
+            assert cli.main([*command, "--allow-drift"]) == 0
+    assert "went on where not all was equal: jax: 0 in the checkpoint" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    (run,) = tmp_path.rglob("run.json")
+    assert json.loads(run.read_text())["drift"] == ["jax: 0 in the checkpoint, 1 now"]
+
+
+# Rot.
+
+
+DAMAGE = {"flipped": 200, "truncated": 50, "missing": 10, "extra": 5, "from another": 10,
+          "swapped": 10}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_whatever_rots_the_checkpoint_before_leads_to_the_same_end(tmp_path, how):
+    rng = random.Random(how)
+    with untrained(), failing(NEVER, None):
+        record(tmp_path / "whole")
+        record(tmp_path / "good", 3)
+    whole = everything(tmp_path / "whole", *CLOCKS)
+    for _ in range(DAMAGE[how]):
+        folder = tmp_path / "bad"
+        shutil.copytree(tmp_path / "good", folder)
+        newest, before = checkpoint._all(folder / "checkpoints")
+        spoil(how, newest, before, rng)
+        with untrained(), failing(NEVER, None):
+            damaged, went_on = record(folder)
+        assert damaged.startswith(f"{newest} is damaged (") and "\n" not in damaged
+        assert damaged.endswith(") and was removed")
+        assert went_on == f"goes on from server step 2 of {STEPS}"
+        assert everything(folder, *CLOCKS) == whole
+        shutil.rmtree(folder)
+
+
+def test_a_checkpoint_under_the_name_of_another_is_none(tmp_path):
+    with untrained(), failing(NEVER, None):
+        record(tmp_path / "whole")
+        record(tmp_path / "bad", 3)
+        newest, before = checkpoint._all(tmp_path / "bad" / "checkpoints")
+        spoil("named as another", newest, before, random.Random(0))
+        damaged, anew = record(tmp_path / "bad")
+    assert "manifest.json is not what was written" in damaged
+    assert anew == "no checkpoint is whole: starts anew"
+    assert everything(tmp_path / "bad", *CLOCKS) == everything(tmp_path / "whole", *CLOCKS)
+
+
+@pytest.mark.parametrize("what", ["checkpoints", "state.safetensors"])
+def test_what_may_not_be_read_is_not_removed(tmp_path, what, monkeypatch):
+    """Somebody's permissions, or too many open files, are no damage."""
+    with untrained(), failing(NEVER, None):
+        record(tmp_path / "run", 3)
+    before, read = everything(tmp_path), Path.open
+
+    def refused(path, *given, **options):
+        if path.name == what:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return read(path, *given, **options)
+
+    def listed(path):
+        if path.name == what:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return listed_by_system(path)
+
+    listed_by_system = Path.iterdir
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "iterdir", listed)
+    with untrained(), pytest.raises(BadInput, match="cannot be read .Permission denied") as error:
+        record(tmp_path / "run")
+    monkeypatch.undo()
+    assert "\n" not in str(error.value) and everything(tmp_path) == before
+
+
+# Signals.
+
+TWICE = """
+import os, signal, sys
+from stragglers import checkpoint, cli
+from tests.disk import untrained
+
+number, write = signal.Signals[sys.argv.pop(1)], checkpoint._write_state
+
+def interrupted(moment, path):
+    write(moment, path)
+    if moment.step == 2:
+        os.kill(os.getpid(), number)
+        print("the first is a wish", flush=True)
+    if moment.step == 3:  # what the wish has led to
+        print("being kept", flush=True)
+        os.kill(os.getpid(), number)
+        print("never said")
+
+checkpoint._write_state = interrupted
+with untrained():
+    cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once_and_leaves_the_last_checkpoint(tmp_path, number):
+    """The first comes while a checkpoint is made, the second in the middle of the next."""
+    arguments = ["run", NAME, "--checkpoint-minutes", "0", "--out", str(tmp_path / "out")]
+    process = subprocess.run(
+        [sys.executable, "-c", TWICE, number.name, *arguments],
+        capture_output=True, text=True, cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    assert process.stdout.split("\n") == ["the first is a wish", "being kept", ""]
+    assert process.returncode == -number and "Traceback" not in process.stderr
+    (folder,) = (tmp_path / "out" / NAME).iterdir()
+    assert list(folder.rglob(f"{UNFINISHED}*")) != []  # it was in the middle
+    with untrained(), failing(NEVER, None):
+        said = record(folder)
+        record(tmp_path / "whole")
+    assert said == [f"goes on from server step 2 of {STEPS}"]
+    assert everything(folder, *CLOCKS) == everything(tmp_path / "whole", *CLOCKS)

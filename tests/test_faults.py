@@ -102,15 +102,18 @@ def test_a_longer_budget_changes_no_fault_and_no_fate(kind):
     assert np.array_equal(short.fate[decided], long.fate[: len(decided)][decided])
 
 
-def schedules(kind, clients, seconds, strikes, updates, selection=1.3):
-    options = dict(seed=0, updates=updates, minimum=5, faults=strikes)
+def schedules(kind, clients, seconds, strikes, updates, selection=1.3, minimum=5,
+              round_timeout=600.0, client_timeout=600.0):  # fmt: skip
+    options = dict(seed=0, updates=updates, minimum=minimum, faults=strikes)
     if kind == "rounds":
         return schedule.over_selected(
-            clients, seconds, goal=10, cohort=round(10 * selection), round_timeout=600.0, **options
-        )
+            clients, seconds, goal=10, cohort=round(10 * selection), round_timeout=round_timeout,
+            **options,
+        )  # fmt: skip
     return schedule.buffered(
-        clients, seconds, buffer=10, concurrency=round(10 * selection), client_timeout=600.0,
-        refill=kind if kind.startswith("at_") else "at_update", **options,
+        clients, seconds, buffer=10, concurrency=round(10 * selection),
+        client_timeout=client_timeout, refill=kind if kind.startswith("at_") else "at_update",
+        **options,
     )  # fmt: skip
 
 
@@ -132,10 +135,34 @@ def test_however_many_drop_out_a_schedule_ends_within_its_bound(kind, selection,
         return
     made = schedules(kind, who.clients, seconds, strikes, 10 * steps, selection)
     assert made.steps == steps and made.end <= 600.0 * steps
+    started = round(10 * selection)  # together, and then for every report or client given up
+    assert len(made.client) <= (started * steps if kind == "rounds" else started + 10 * steps)
     lost, allowed = np.mean(made.fate == Fate.LOST), 5 * np.sqrt(share / len(made.fate))
     assert abs(lost - share) <= allowed and np.sum(made.fate == Fate.ON_TIME) == made.updates[-1]
     if kind == "rounds" and share == 0 and selection == 2.0:  # there are enough in time
         assert made.updates[-1] == 10 * steps
+
+
+# So many more are started than are waited for that none of 300 rounds wants for one.
+ENOUGH = [("rounds", 1.3, 0.06), ("rounds", 2.0, 0.06), ("rounds", 2.0, 0.1)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.06, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("selection", [1.0, 1.3, 2.0])
+@pytest.mark.parametrize("kind", ["rounds", "at_update", "at_once"])
+def test_without_a_time_out_it_ends_or_says_what_to_set(kind, selection, share):
+    """Whoever waits for all of a round waits forever for the first that drops out."""
+    who = population.emnist()
+    seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
+    strikes = faults.faults({Fault.DROP_OUT: np.full(who.clients, share)}, seed=0)
+    patient = {"round_timeout": None, "client_timeout": None, "minimum": None}
+    if share == 0 or (kind, selection, share) in ENOUGH:
+        made = schedules(kind, who.clients, seconds, strikes, 3000, selection, **patient)
+        assert made.steps == 300 and made.updates[-1] == 3000 and np.isfinite(made.end)
+        return
+    with pytest.raises(BadInput, match="never c.*set `(round|client)_timeout`") as error:
+        schedules(kind, who.clients, seconds, strikes, 3000, selection, **patient)
+    assert "\n" not in str(error.value)
 
 
 def test_nobody_who_is_waited_for_forever_is_an_error_that_names_the_remedy():

@@ -1,6 +1,7 @@
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -175,6 +176,16 @@ def test_the_hash_is_the_same_in_every_process(hash_seed):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == records.settings_hash(settings())
+
+
+def test_a_lock_whose_holder_was_killed_is_nobodys(tmp_path):
+    code = "import os, signal; from pathlib import Path; from stragglers import records\n"
+    code += f"with records.claim(Path({str(tmp_path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
+    killed = subprocess.run([sys.executable, "-c", code])
+    assert killed.returncode == -signal.SIGKILL and (tmp_path / "lock").exists()
+    records.check_free(tmp_path)
+    with records.claim(tmp_path):
+        assert records.begin(tmp_path, settings(), {"name": NAME})["status"] == "running"
 
 
 def test_two_runs_cannot_claim_one_folder(tmp_path):

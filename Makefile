@@ -30,7 +30,6 @@ soak: .venv/dev.stamp  ## every preset a little, every algorithm for long and ki
 	.venv/bin/python -m pytest $(TESTS) -m "" tests/test_presets.py
 	PJRT_NPROC=2 .venv/bin/python -m benchmarks.soak
 	.venv/bin/python -m benchmarks.kills
-	.venv/bin/python -m benchmarks.kills --kills 20 --signal TERM
 
 check: .venv/dev.stamp  ## lint, formatting and types
 	.venv/bin/ruff check .

@@ -30,6 +30,17 @@ def plan(capsys, *arguments):
     return json.loads(out)
 
 
+@pytest.mark.parametrize("command", ["list", "plan fleet", "plan fleet --json"])
+def test_a_full_disk_behind_standard_output_is_one_line(command):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "stragglers.cli", *command.split()],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert run.returncode == 2
+    assert run.stderr == "stragglers: standard output: No space left on device\n"
+
+
 def test_json_has_what_it_promises(capsys):
     out = plan(capsys, "emnist/per-domain/feast")
     assert out["paper_time_s"] == 184565 and "copied" in out["paper_anomaly"]

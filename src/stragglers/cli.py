@@ -28,6 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stdout = None
         return 0
+    except OSError as error:  # of standard output, unless it names a file
+        sys.stdout = None
+        what = error.filename or "standard output"
+        print(f"stragglers: {what}: {error.strerror or error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stragglers: interrupted", file=sys.stderr)
         return 130

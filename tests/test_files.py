@@ -1,6 +1,9 @@
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -40,3 +43,30 @@ def test_what_goes_wrong_is_one_line_and_leaves_the_old_file(tmp_path, monkeypat
         files.write(path, put("two"))
     assert str(path) in str(error.value) and "\n" not in str(error.value)
     assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    path, other = tmp_path / "a [1].txt", tmp_path / "b.txt"
+    killed = "import os, signal, sys; from pathlib import Path; from stragglers import files\n"
+    killed += "files.write(Path(sys.argv[1]), lambda _: os.kill(os.getpid(), signal.SIGKILL))"
+    for file in (path, other):
+        assert subprocess.run([sys.executable, "-c", killed, file]).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+
+    def meanwhile(temporary):
+        files.write(path, put("another's"))
+        put("mine")(temporary)
+
+    files.write(path, meanwhile)
+    assert path.read_text() == "mine"
+    left = {file.name.rpartition("-")[0] for file in tmp_path.iterdir() if file != path}
+    assert left == {".unfinished-b"}  # until somebody writes b.txt
+
+
+def test_folders_are_on_the_disk_with_their_names(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    files.make_folder(tmp_path / "a" / "b")
+    assert set(synced) == {tmp_path, tmp_path / "a"} and (tmp_path / "a" / "b").is_dir()
+    files.make_folder(tmp_path / "a" / "b")
+    assert len(synced) == 2

@@ -63,9 +63,7 @@ def write(path: Path, fill: Callable[[str], object]) -> None:
 def write_folder(parent: Path, fill: Callable[[Path], str]) -> None:
     """Has a folder filled beside its place and renames it to what `fill` calls it."""
     with told(parent):
-        if not parent.exists():
-            parent.mkdir()
-            sync(parent.parent)
+        make_folder(parent)
         temporary = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=parent))
         try:
             name = fill(temporary)
@@ -77,6 +75,14 @@ def write_folder(parent: Path, fill: Callable[[Path], str]) -> None:
             sync(parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes it, and what is missing above it, and sees their names to the disk."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync(made.parent)
 
 
 def remove_folder(path: Path) -> None:

@@ -84,7 +84,7 @@ def folder_of(out: Path, name: str, settings: dict[str, Any]) -> Path:
 def claim(folder: Path) -> Iterator[None]:
     """Has the folder to itself; the system lets go of it when the process ends, however it does."""
     with files.told(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,6 +30,16 @@ NAME = "glyphs/per-domain/feast"
 EXPERIMENT = config.experiment_from(config.read(NAME))
 NEVER = 1 << 30
 every_way_to_fail = pytest.mark.parametrize("code", CODES)
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """In memory where there is a place for that: thousands of small files come and go."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
 
 
 def everything(folder: Path, *clocks) -> dict[str, bytes]:

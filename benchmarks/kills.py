@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -70,6 +71,7 @@ class Ended(NamedTuple):
     """What became of a case."""
 
     seconds: list[float]  # from each signal to the end of the process
+    codes: list[int]  # of each end; negative if by the system, before the command listens
     resumed: int  # starts that went on from a checkpoint
     wrong: list[str]
 
@@ -138,8 +140,7 @@ def ended(case: Case, seed: int, expected: dict[str, Any], duration: float, plac
     """Ends a run, and perhaps the one that goes on from it, and looks at what comes out."""
     rng = random.Random(f"{seed}/{case.number}")
     out = place / f"case{case.number}"
-    seconds, resumed, wrong = [], 0, []
-    code = 128 + SIGNALS[case.how]  # or the system's own, before the command listens
+    seconds, codes, resumed, wrong = [], [], 0, []
     left = 1 + case.number % 2
     while True:
         with started(command(KINDS[case.kind], out)) as process:
@@ -150,8 +151,9 @@ def ended(case: Case, seed: int, expected: dict[str, Any], duration: float, plac
                 took, err = signalled(process, case.how)
                 if process.returncode == 0:
                     pass  # it was just done
-                elif process.returncode in (code, -SIGNALS[case.how]):
+                elif process.returncode in (128 + SIGNALS[case.how], -SIGNALS[case.how]):
                     seconds.append(took)
+                    codes.append(process.returncode)
                     left -= 1
                 else:
                     wrong.append(f"exit code {process.returncode}: {err.strip()[-500:]}")
@@ -166,7 +168,7 @@ def ended(case: Case, seed: int, expected: dict[str, Any], duration: float, plac
     if not wrong:
         got = outcome(out)
         wrong += [f"{name} differs" for name in expected if got[name] != expected[name]]
-    return Ended(seconds, resumed, wrong)
+    return Ended(seconds, codes, resumed, wrong)
 
 
 def cases(kill: int, term: int, int_: int) -> list[Case]:
@@ -258,10 +260,13 @@ def main() -> int:
 
 def summary(how: str, all_of_them: list[Ended]) -> str:
     seconds = [took for got in all_of_them for took in got.seconds]
+    codes = Counter(code for got in all_of_them for code in got.codes)
     right = sum(not got.wrong for got in all_of_them)
     return (
-        f"SIG{how}: {len(seconds)} processes ended, {sum(got.resumed for got in all_of_them)} "
-        f"went on from a checkpoint; {right} of {len(all_of_them)} runs came to the same end; "
+        f"SIG{how}: {len(seconds)} processes ended "
+        f"({', '.join(f'{count} with {code}' for code, count in codes.most_common())}), "
+        f"{sum(got.resumed for got in all_of_them)} went on from a checkpoint; "
+        f"{right} of {len(all_of_them)} runs came to the same end; "
         f"from signal to exit {statistics.median(seconds):.2f} s (median), "
         f"{max(seconds):.2f} s (longest)"
     )

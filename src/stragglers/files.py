@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stragglers.errors import BadInput
@@ -34,7 +34,7 @@ def output_folder(name: str) -> Path:
     """Makes the folder for results, or says why it cannot be."""
     folder = Path(name)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         why = "a file is there" if folder.is_file() else error.strerror
         raise BadInput(f"{name}: no folder for results ({why})") from None
@@ -49,7 +49,8 @@ def write(path: Path, fill: Callable[[str], object]) -> None:
             _remove_unlocked(left)
         handle, temporary = tempfile.mkstemp(path.suffix, begins, path.parent)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            with suppress(OSError):  # where there are no locks, nothing is tidied up either
+                fcntl.flock(handle, fcntl.LOCK_EX)
             fill(temporary)
             os.chmod(temporary, 0o666 & ~_umask())
             sync(temporary)
@@ -102,17 +103,13 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    try:
+    with suppress(OSError):  # its writer is just done, or another user's
         handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:  # its writer is just done
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink(missing_ok=True)
-    except BlockingIOError:  # its writer lives
-        pass
-    finally:
-        os.close(handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
+            path.unlink()
+        finally:
+            os.close(handle)
 
 
 def _remove(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs that are ended anywhere come to the same end, to the bit."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -241,10 +242,13 @@ def test_types_and_shapes_come_back(tmp_path):
 @pytest.mark.parametrize("keep", [1, 2, 5])
 def test_the_last_ones_are_kept(keep, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "KEEP", keep)
+    save(tmp_path, 0)
+    opened = len(os.listdir("/proc/self/fd"))
     for step in range(1, 9):
         save(tmp_path, step)
+        assert len(os.listdir("/proc/self/fd")) == opened
         kept = [int(path.name[:10]) for path in checkpoint._all(tmp_path / "checkpoints")]
-        assert kept == list(range(step, max(0, step - keep), -1))
+        assert kept == list(range(step, max(-1, step - keep), -1))
 
 
 # The real command, ended from outside.

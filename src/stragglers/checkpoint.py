@@ -34,7 +34,7 @@ KEEP = 2
 FOLDER, TOGETHER = "checkpoints", "together.json"
 MANIFEST, STATE = "manifest.json", "state.safetensors"
 NAME = re.compile(r"\d{10}-([0-9a-f]{16})")
-NEVER = ("format", "seeds")  # what no checkpoint can go on without, drift allowed or not
+NEVER = ("format", "seeds", "devices")  # what no checkpoint can go on without, drift allowed or not
 
 
 class Kept(Exception):
@@ -129,7 +129,11 @@ def restore(found: Found, first: "Moment") -> "Moment":
             f"{found.folder}: holds other arrays than this version trains; delete "
             f"{found.folder.parent} to start anew"
         )
-    leaves = [jnp.array(arrays[name]) for name in shapes]
+    places = [leaf.sharding for leaf in jax.tree.leaves(_state(like))]
+    leaves = [
+        jax.device_put(jnp.array(arrays[name]), place)
+        for name, place in zip(shapes, places, strict=True)
+    ]
     carry, models, params = jax.tree.unflatten(jax.tree.structure(_state(like)), leaves)
     for trial, course in enumerate(courses):
         course.model, course.params = models[trial], params[trial]

@@ -38,8 +38,8 @@ check: .venv/dev.stamp  ## lint, formatting and types
 
 bench: .venv/run.stamp  ## run the benchmarks
 	.venv/bin/python -m benchmarks.plan
-	PJRT_NPROC=2 .venv/bin/python -m benchmarks.engine
-	PJRT_NPROC=2 .venv/bin/python -m benchmarks.peers
+	.venv/bin/python -m benchmarks.engine
+	.venv/bin/python -m benchmarks.peers
 
 lock:  ## pin the newest dependencies again (needs uv)
 	$(LOCK) --group build -o requirements.lock

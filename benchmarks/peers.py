@@ -19,7 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from stragglers import device
+
 BATCH, LEARNING_RATE = 20, 0.05
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def torch_round(sizes: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
@@ -27,7 +33,7 @@ def torch_round(sizes: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, Ca
     import torch  # pyright: ignore[reportMissingImports]
     from torch import nn  # pyright: ignore[reportMissingImports]
 
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(cores())
 
     def network() -> Any:
         return nn.Sequential(
@@ -91,7 +97,7 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     ready = set_up(
         made_up_task(sizes, "cnn"), [Trial(plan)], fedavg(optax.sgd(1.0)),
         Client(LEARNING_RATE, BATCH), weigh=report_weights, teachers=1, time_limited=False,
-        lanes=None, curve_examples=None,
+        lanes=None, devices=cores(), curve_examples=None,
     )  # fmt: skip
 
     def run() -> Any:
@@ -136,6 +142,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
+    device.prepare(cores())
     try:
         import torch  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:

@@ -12,6 +12,7 @@ import shutil
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors
@@ -144,7 +145,7 @@ def spoil(how, newest, before, rng):
 # A run that is all checkpoints and evaluations.
 
 STEPS = 4
-START = Start("cpu", 1, 1, 1.0, Memory(1, 1, 1, 1, 1))
+START = Start("cpu", 1, 1, 1, 1.0, Memory(1, 1, 1, 1, 1))
 FACTS = {
     "versions": {"stragglers": "0", "jax": "0", "jaxlib": "0"},
     "device": {"platform": "cpu", "kind": "cpu", "threads": 1},
@@ -156,7 +157,7 @@ FACTS = {
 def _train(trials, *, on_start, on_progress, on_point, resume, on_chunk):
     del trials, on_progress
     on_start(START)
-    w = {"w": np.ones(50, np.float32)}
+    w = {"w": jnp.ones(50, jnp.float32)}
     step, wall_s, carry, (course,) = resume(Moment(0, 0.0, w, [Course(None, None, model=w)]))
     for stop in range(2, STEPS + 1, 2)[len(course.curve) :]:
         while step < stop:

@@ -166,7 +166,7 @@ def test_what_a_diverged_trial_had_is_kept(tmp_path):
     assert records.load(tmp_path / "parts" / "0").diverged.startswith("the weights are not finite")
 
 
-@pytest.mark.parametrize("field", ["jax", "data", "lanes", "device", "threads", "settings"])
+@pytest.mark.parametrize("field", ["jax", "data", "lanes", "device", "settings"])
 def test_drift_is_refused_by_name_or_stamped(field, tmp_path, monkeypatch):
     one = [experiment("feast")]
     record(tmp_path, one, after(3))

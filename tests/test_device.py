@@ -9,7 +9,7 @@ from stragglers.errors import BadInput
 @pytest.fixture
 def plugged(monkeypatch):
     """Says which plugins are installed, and leaves the environment as it was."""
-    for name in ("PJRT_NPROC", "JAX_PLATFORMS"):
+    for name in ("PJRT_NPROC", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS"):
         monkeypatch.setenv(name, "to be restored")
         monkeypatch.delenv(name)
 
@@ -22,9 +22,18 @@ def plugged(monkeypatch):
 def test_a_cpu_gets_its_threads_and_refuses_others(plugged):
     plugged()
     device.prepare(3)
-    assert os.environ["PJRT_NPROC"] == "3"
-    with pytest.raises(BadInput, match="threads=2, but the environment says PJRT_NPROC=3"):
-        device.prepare(2)
+    assert (os.environ["PJRT_NPROC"], os.environ["JAX_NUM_CPU_DEVICES"]) == ("1", "3")
+    device.prepare(2)  # three are enough
+    with pytest.raises(BadInput, match="threads=4, but the environment says JAX_NUM_CPU_DEVICES=3"):
+        device.prepare(4)
+
+
+@pytest.mark.parametrize("name", ["PJRT_NPROC", "JAX_NUM_CPU_DEVICES"])
+def test_what_the_environment_must_not_say(plugged, monkeypatch, name):
+    plugged()
+    monkeypatch.setenv(name, "many")
+    with pytest.raises(BadInput, match=f"the environment says {name}=many.*unset it"):
+        device.prepare(1)
 
 
 def test_an_accelerator_compiles_with_all_threads_there_are(plugged, monkeypatch):
@@ -33,4 +42,4 @@ def test_an_accelerator_compiles_with_all_threads_there_are(plugged, monkeypatch
     assert device.on_accelerator() and "PJRT_NPROC" not in os.environ
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     device.prepare(2)
-    assert not device.on_accelerator() and os.environ["PJRT_NPROC"] == "2"
+    assert not device.on_accelerator() and os.environ["JAX_NUM_CPU_DEVICES"] == "2"

@@ -32,7 +32,8 @@ def test_it_says_what_it_was_made_with_and_of(folder):
     assert set(run["versions"]) == {"stragglers", "python", "jax", "jaxlib", "numpy"}
     assert run["versions"]["jax"] == jax.__version__
     assert run["device"] == {
-        "platform": "cpu", "kind": "cpu", "threads": 1, "lanes": 1, "trials_together": 1
+        "platform": "cpu", "kind": "cpu", "threads": 1, "devices": 1, "lanes": 1,
+        "trials_together": 1,
     }  # fmt: skip
     assert all(size > 0 for size in run["memory"].values()) and "program" in run["memory"]
     assert run["data"]["task"] == "glyphs" and len(run["data"]["checksum"]) == 64

@@ -91,11 +91,11 @@ def test_a_folder_that_is_being_written_is_refused_before_any_training(tmp_path,
 
 
 def test_numbers_of_threads_take_turns(tmp_path, trained, monkeypatch):
-    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
     mixed = jobs(tmp_path, (FEAST,), threads=2) + jobs(tmp_path, (FEDAVG,), threads=1)
     assert trained(mixed)[0] == [f"{FEDAVG} 1/2", f"{FEDAVG} 2/2", f"{FEAST} 1/2", f"{FEAST} 2/2"]
-    monkeypatch.setenv("PJRT_NPROC", "1")
-    with pytest.raises(BadInput, match="PJRT_NPROC=1"):
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+    with pytest.raises(BadInput, match="JAX_NUM_CPU_DEVICES=1"):
         trained(jobs(tmp_path, (FEAST,), threads=2, updates=300))
 
 

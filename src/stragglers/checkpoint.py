@@ -38,7 +38,7 @@ MANIFEST, STATE = "manifest.json", "state.safetensors"
 NAME = re.compile(r"\d{10}-([0-9a-f]{16})")
 # What a disk says of files that it has lost; other errors may pass, or be somebody's permissions.
 ROTTEN = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
-NEVER = ("format", "seeds")  # what no checkpoint can go on without, drift allowed or not
+NEVER = ("format", "seeds", "devices")  # what no checkpoint can go on without, drift allowed or not
 
 
 class Kept(Exception):
@@ -133,7 +133,11 @@ def restore(found: Found, first: "Moment") -> "Moment":
             f"{found.folder}: holds other arrays than this version trains; delete "
             f"{found.folder.parent} to start anew"
         )
-    leaves = [jnp.array(arrays[name]) for name in shapes]
+    places = [leaf.sharding for leaf in jax.tree.leaves(_state(like))]
+    leaves = [
+        jax.device_put(jnp.array(arrays[name]), place)
+        for name, place in zip(shapes, places, strict=True)
+    ]
     carry, models, params = jax.tree.unflatten(jax.tree.structure(_state(like)), leaves)
     for trial, course in enumerate(courses):
         course.model, course.params = models[trial], params[trial]

@@ -18,10 +18,12 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from stragglers import trees
 from stragglers.algorithms.base import Download, Params
+from stragglers.mesh import on_all
 from stragglers.shuffle import hashed, shuffled
 from stragglers.tasks.base import Lesson, Task
 
@@ -47,10 +49,10 @@ class Data(NamedTuple):
     y: jax.Array
 
 
-def on_device(task: Task) -> Data:
+def on_device(task: Task, mesh: Mesh | None = None) -> Data:
     """A CPU takes the examples where they are, even if that is in a file; text is held once."""
-    x = jax.device_put(np.asarray(task.x))
-    return Data(x, x if task.y is task.x else jax.device_put(np.asarray(task.y)))
+    x = on_all(mesh, np.asarray(task.x))
+    return Data(x, x if task.y is task.x else on_all(mesh, np.asarray(task.y)))
 
 
 class Job(NamedTuple):

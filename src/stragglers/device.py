@@ -1,7 +1,8 @@
 """What must be said before jax is loaded: threads, and where compiled programs are kept.
 
-XLA splits long matrix products by the size of its thread pool, so on a CPU that size is a setting
-of the run, not of the machine: with it equal, one core and two give the same bits.
+On a CPU a run's `threads` train clients side by side, each a device of its own (see mesh.py) with
+one thread for its products: XLA would split them by the size of its pool, and bits would depend on
+it. So they depend on a setting of the run, not on the machine.
 """
 
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from stragglers.errors import BadInput
 
+POOL, DEVICES = "PJRT_NPROC", "JAX_NUM_CPU_DEVICES"
 ACCELERATORS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "libtpu")
 
 
@@ -21,18 +23,21 @@ def on_accelerator() -> bool:
 
 def check(threads: int) -> None:
     """Refuses a number of threads that the environment contradicts."""
-    given = os.environ.get("PJRT_NPROC", str(threads))
-    if given != str(threads) and not on_accelerator():
-        raise BadInput(
-            f"threads={threads}, but the environment says PJRT_NPROC={given}; make them equal"
-        )
+    if on_accelerator():
+        return
+    pool, devices = (os.environ.get(name) for name in (POOL, DEVICES))
+    if pool not in (None, "1"):
+        raise BadInput(f"the environment says {POOL}={pool}, expected 1 or nothing; unset it")
+    if devices is not None and not (devices.isdecimal() and int(devices) >= threads):
+        raise BadInput(f"threads={threads}, but the environment says {DEVICES}={devices}; unset it")
 
 
 def prepare(threads: int) -> None:
     """Settles the pool size and turns the persistent compilation cache on."""
     check(threads)
     if not on_accelerator():  # there the pool only compiles, and the more threads the better
-        os.environ["PJRT_NPROC"] = str(threads)
+        os.environ.setdefault(POOL, "1")
+        os.environ.setdefault(DEVICES, str(threads))
     if "jax" in sys.modules:
         return  # its user has settled both already
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "programs"))

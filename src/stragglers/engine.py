@@ -5,7 +5,8 @@
                     lanes that end one then hand its delta over and start the next, of any trial
 
 Either way a delta is added into its bucket as soon as it is there, in a fixed order. Between two
-server steps everything is in one immutable `Carry`. Servers have a leading axis of trials.
+server steps everything is in one immutable `Carry`. Servers have a leading axis of trials. With
+several devices each trains its own lanes into its own buckets (see mesh.py).
 """
 
 from collections.abc import Callable
@@ -16,7 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 
+from stragglers import mesh as devices
 from stragglers import trees
 from stragglers.algorithms.base import Algorithm, Download, Params, State, Sum
 from stragglers.client import Batch, Client, Data, local_sgd, local_training
@@ -29,7 +32,7 @@ class Carry(NamedTuple):
     """All that is in flight between two server steps."""
 
     server: State  # leaves [trials, ...]
-    buckets: Sum  # leaves [trials * slots + 1, ...]; the last one stays empty
+    buckets: Sum  # leaves [devices * (trials * slots + 1), ...]; the last of each stays empty
     dropped: jax.Array  # [trials]: clients whose delta was not finite
 
 
@@ -47,47 +50,66 @@ class Code(NamedTuple):
     lesson: Lesson
     algorithm: Algorithm
     client: Client
+    mesh: Mesh | None = None
 
 
-def start(algorithm: Algorithm, params: Params, slots: int) -> Carry:
+def start(algorithm: Algorithm, params: Params, slots: int, mesh: Mesh | None = None) -> Carry:
     """The state before the first server step; leaves of `params` are [trials, ...]."""
     one = trees.row(params, 0)
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
     trials = jax.tree.leaves(params)[0].shape[0]
     empty = Sum(one, zero, jnp.zeros((), jnp.int32))
-    buckets = trees.zero_rows(empty, trials * rounded(slots) + 1)
-    return Carry(jax.vmap(algorithm.init)(params), buckets, jnp.zeros(trials, jnp.int32))
+    buckets = trees.zero_rows(empty, devices.size(mesh) * (trials * rounded(slots) + 1))
+    server, dropped = jax.vmap(algorithm.init)(params), jnp.zeros(trials, jnp.int32)
+    return Carry(
+        devices.on_all(mesh, server), devices.split(mesh, buckets), devices.on_all(mesh, dropped)
+    )
 
 
 def program(
-    task: Task, algorithm: Algorithm, client: Client, carry: Carry, feed: Feed
+    task: Task,
+    algorithm: Algorithm,
+    client: Client,
+    carry: Carry,
+    feed: Feed,
+    mesh: Mesh | None = None,
 ) -> jax.stages.Compiled:
     """(carry, feed, first, last) -> carry after server steps first to last; the old one is gone."""
-    code = Code(task.lesson, algorithm, client)
+    code = Code(task.lesson, algorithm, client, mesh)
     return compiled(_advance, (code,), carry, feed, np.int32(0), np.int32(0))
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _advance(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.Array) -> Carry:
+    same, split = devices.SAME, devices.SPLIT
+    pieces = Carry(same, split, same)  # pyright: ignore[reportArgumentType]
+    arguments = (pieces, same, same, same)
+    return devices.everywhere(code.mesh, partial(_walk, code), arguments, pieces)(
+        carry, feed, first, last
+    )
+
+
+def _walk(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.Array) -> Carry:
     table, algorithm = feed.table, code.algorithm
-    trials = feed.seed.size
-    lanes = table.lane_begin.shape[1] - 1
+    trials, total = feed.seed.size, partial(devices.total, code.mesh)
+    lanes = (table.lane_begin.shape[1] - 1) // devices.size(code.mesh)
     train = one_by_one if lanes == trials == 1 else in_lanes
     step, settle = _for_each(algorithm.step, trials), _for_each(algorithm.settle, trials)
 
     def server_step(v: jax.Array, carry: Carry) -> Carry:
-        buckets, dropped = train(code, feed, v, carry)
+        buckets, lost = train(code, feed, v, carry)
+        dropped = carry.dropped + total(lost)
         on_time, buckets = _take(buckets, table.on_time_slot[v])
-        server, opened = step(carry.server, on_time)
+        server, opened = step(carry.server, total(on_time))
         if algorithm.settles == "by_round":
             late, buckets = _take(buckets, table.late_slot[v])
-            server = settle(server, opened, late, table.late_round[v])
+            server = settle(server, opened, total(late), table.late_round[v])
         elif algorithm.settles == "at_arrival":
 
             def one_bucket(b: jax.Array, parts: tuple[State, Sum]) -> tuple[State, Sum]:
                 server, buckets = parts
                 late, buckets = _take(buckets, table.late_slot[b])
-                return settle(server, None, late, table.late_round[b]), buckets
+                return settle(server, None, total(late), table.late_round[b]), buckets
 
             server, buckets = jax.lax.fori_loop(
                 table.late_begin[v], table.late_begin[v + 1], one_bucket, (server, buckets)
@@ -98,12 +120,14 @@ def _advance(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.A
 
 
 def one_by_one(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, jax.Array]:
-    """Trains the clients of version v, of one trial, in the order of dispatch."""
+    """Trains the clients of version v, of one trial, in the order of dispatch; counts the lost."""
     table, server = feed.table, trees.row(carry.server, 0)
+    begin, end = _own_lanes(code, table, v)
     train = local_training(code.lesson, code.client)
 
-    def one_client(i: jax.Array, parts: tuple[Sum, jax.Array]) -> tuple[Sum, jax.Array]:
-        buckets, dropped = parts
+    def one_client(place: jax.Array, parts: tuple[Sum, jax.Array]) -> tuple[Sum, jax.Array]:
+        buckets, lost = parts
+        i = table.order[place]
         job, starting = trees.row((table.job, table.starting), i)
         sent = code.algorithm.broadcast(server, starting)
         delta = train(feed.data, feed.seed[0], sent, job)
@@ -112,11 +136,10 @@ def one_by_one(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum,
         good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[i], delta), table.weight[i], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
-        return _add(buckets, table.slot[i], report), dropped + ~good
+        return _add(buckets, table.slot[i], report), lost + ~good
 
-    return jax.lax.fori_loop(
-        table.begin[v], table.begin[v + 1], one_client, (carry.buckets, carry.dropped)
-    )
+    nobody = jnp.zeros_like(carry.dropped)
+    return jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
 
 
 class _Lane(NamedTuple):
@@ -130,11 +153,11 @@ class _Lane(NamedTuple):
 
 
 def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, jax.Array]:
-    """Trains the clients of version v, as many at once as there are lanes."""
+    """Trains the clients of version v, as many at once as there are lanes; counts the lost."""
     algorithm, client, table, data = code.algorithm, code.client, feed.table, feed.data
     local = local_sgd(code.lesson, client)
     trials = feed.seed.size
-    begin, end = table.lane_begin[v, :-1], table.lane_begin[v, 1:]
+    begin, end = _own_lanes(code, table, v)
 
     def server_of(row: jax.Array) -> State:
         return trees.row(carry.server, table.trial[row] if trials > 1 else 0)
@@ -179,7 +202,7 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
         return lane._replace(params=params, step=step, batch=batches(row, step))
 
     def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> tuple[_Lane, Sum, jax.Array]:
-        lane, buckets, dropped = parts
+        lane, buckets, lost = parts
         lane = jax.lax.fori_loop(0, table.spans[s], tick, lane)
         row = row_at(lane.place)
         steps = table.job.steps[row]
@@ -193,19 +216,27 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
         delta = jnp.where((ends & good & ~idle)[:, None], delta, 0)  # 0 * NaN is NaN
         buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
         bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
-        dropped = dropped + bad.sum(1, dtype=jnp.int32)
+        lost = lost + bad.sum(1, dtype=jnp.int32)
 
         place, step = jnp.where(ends, lane.place + 1, lane.place), jnp.where(ends, 0, lane.step)
         row = row_at(place)
         params = _choose(ends, models(row), lane.params)
-        return _Lane(place, step, batches(row, step), params, teachers(row)), buckets, dropped
+        return _Lane(place, step, batches(row, step), params, teachers(row)), buckets, lost
 
     row, zero = row_at(begin), jnp.zeros_like(begin)
     lane = _Lane(begin, zero, batches(row, zero), models(row), teachers(row))
-    parts = (lane, carry.buckets, carry.dropped)
+    parts = (lane, carry.buckets, jnp.zeros_like(carry.dropped))
     first, last = table.span_begin[v], table.span_begin[v + 1]
-    _, buckets, dropped = jax.lax.fori_loop(first, last, span, parts)
-    return buckets, dropped
+    _, buckets, lost = jax.lax.fori_loop(first, last, span, parts)
+    return buckets, lost
+
+
+def _own_lanes(code: Code, table: Table, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Where each lane of this device begins and ends in version v."""
+    count = (table.lane_begin.shape[1] - 1) // devices.size(code.mesh)
+    first = devices.number(code.mesh) * count
+    bounds = jax.lax.dynamic_slice(table.lane_begin[v], (first,), (count + 1,))
+    return bounds[:-1], bounds[1:]
 
 
 def _for_each(function: Callable[..., Any], trials: int) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from stragglers.errors import BadInput
 
 
 class Memory(NamedTuple):
-    """Bytes that training needs on its device at most, part by part."""
+    """Bytes that training needs on each device at most, part by part."""
 
     state: int  # servers: weights, optimizers, histories
     buckets: int  # sums in flight
@@ -42,9 +42,10 @@ def tree_bytes(tree: Any) -> int:
 
 
 def device_bytes() -> int:
-    """Memory of the device that training runs on."""
+    """Memory of each device that training runs on; those of a CPU share the machine's."""
     stats = jax.devices()[0].memory_stats() or {}
-    return stats.get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return stats.get("bytes_limit") or whole // jax.local_device_count()
 
 
 def check_fits(memory: Memory) -> None:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from stragglers import mesh as devices
 from stragglers.models.base import Params
 from stragglers.programs import compiled
 from stragglers.tasks.base import Task
@@ -30,7 +32,7 @@ class Metrics(NamedTuple):
 
 
 class TestData(NamedTuple):
-    """Test examples on the device, in batches [batches, BATCH, ...]; padding counts nothing."""
+    """Test examples on the devices, in batches [batches, BATCH, ...]; padding counts nothing."""
 
     x: jax.Array
     y: jax.Array
@@ -38,28 +40,25 @@ class TestData(NamedTuple):
     real: jax.Array
 
 
-def test_data(task: Task, limit: int | None = None) -> TestData:
-    """The test set, or a fixed subset of it spread evenly, on the device."""
+def test_data(task: Task, limit: int | None = None, mesh: Mesh | None = None) -> TestData:
+    """The test set, or a fixed subset of it spread evenly, over the devices."""
     size = len(task.test_x)
     rows = np.arange(size) if limit is None or limit >= size else _evenly(size, limit)
-    batches = -(-len(rows) // BATCH)
+    count = devices.size(mesh)
+    batches = count * -(-len(rows) // (count * BATCH))
     padded = np.resize(rows, batches * BATCH).reshape(batches, BATCH)
     real = (np.arange(batches * BATCH) < len(rows)).reshape(batches, BATCH)
-    return TestData(
-        jnp.asarray(task.test_x[padded]),
-        jnp.asarray(task.test_y[padded]),
-        jnp.asarray(task.test_straggler[padded]),
-        jnp.asarray(real),
-    )
+    columns = (task.test_x[padded], task.test_y[padded], task.test_straggler[padded], real)
+    return TestData(*devices.split(mesh, columns))
 
 
 def _evenly(size: int, limit: int) -> np.ndarray:
     return np.arange(limit) * size // limit
 
 
-def evaluate(task: Task, params: Params, data: TestData) -> Metrics:
+def evaluate(task: Task, params: Params, data: TestData, mesh: Mesh | None = None) -> Metrics:
     """Scores a model; a group without test examples is NaN."""
-    totals = np.asarray(program(task, params, data)(params, data))
+    totals = np.asarray(program(task, params, data, mesh)(params, data))
     right, counted, loss, examples = totals.astype(float)  # each [straggler, standard]
     with np.errstate(invalid="ignore"):
         accuracy = [*(right / counted), right.sum() / counted.sum()]
@@ -67,32 +66,40 @@ def evaluate(task: Task, params: Params, data: TestData) -> Metrics:
     return Metrics._make(float(value) for value in accuracy + losses)
 
 
-def program(task: Task, params: Params, data: TestData) -> jax.stages.Compiled:
+def program(
+    task: Task, params: Params, data: TestData, mesh: Mesh | None = None
+) -> jax.stages.Compiled:
     """(params, data) -> what is right, counted, lost and there, in each group."""
-    code = (task.model.apply, task.prepare, task.loss, task.score)
+    code = (mesh, task.model.apply, task.prepare, task.loss, task.score)
     return compiled(_totals, code, params, data)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _totals(apply, prepare, loss, score, params: Params, data: TestData) -> jax.Array:
-    def batch(part: TestData) -> jax.Array:
-        logits = apply(params, prepare(part.x, None), None)
-        right, counted = score(logits, part.y)
-        values = jnp.stack([right, counted, loss(logits, part.y), jnp.ones_like(right)])
-        groups = jnp.stack([part.straggler & part.real, ~part.straggler & part.real])
-        # `where`, not a product: a diverged model's loss is NaN, and padding must not spread it.
-        return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _totals(mesh, apply, prepare, loss, score, params: Params, data: TestData) -> jax.Array:
+    def own(params: Params, data: TestData) -> jax.Array:
+        def batch(part: TestData) -> jax.Array:
+            logits = apply(params, prepare(part.x, None), None)
+            right, counted = score(logits, part.y)
+            values = jnp.stack([right, counted, loss(logits, part.y), jnp.ones_like(right)])
+            groups = jnp.stack([part.straggler & part.real, ~part.straggler & part.real])
+            # `where`, not a product: a diverged model's loss is NaN; padding must not spread it.
+            return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
 
-    return jnp.sum(jax.lax.map(batch, data), axis=0)
+        return devices.total(mesh, jnp.sum(jax.lax.map(batch, data), axis=0))
+
+    pieces = (devices.SAME, devices.SPLIT)
+    return devices.everywhere(mesh, own, pieces, devices.SAME)(params, data)
 
 
-def per_client(task: Task, params: Params, data: TestData) -> dict[str, list[float]] | None:
+def per_client(
+    task: Task, params: Params, data: TestData, mesh: Mesh | None = None
+) -> dict[str, list[float]] | None:
     """PERCENTILES over the clients of each group of their accuracy on all of `data`, the whole
     test set; None if no test example belongs to a training client."""
     if task.test_client is None or not (task.test_client >= 0).any():
         return None
     size, clients = len(task.test_x), task.population.clients
-    scores = np.asarray(_scores(task.model.apply, task.prepare, task.score, params, data))
+    scores = np.asarray(_scores(mesh, task.model.apply, task.prepare, task.score, params, data))
     right, counted = np.moveaxis(scores, 1, 0).reshape(2, -1)[:, :size].astype(float)
     owner = np.where(task.test_client < 0, clients, task.test_client)  # the last is nobody
     right, counted = (
@@ -106,9 +113,13 @@ def per_client(task: Task, params: Params, data: TestData) -> dict[str, list[flo
     return spread
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _scores(apply, prepare, score, params: Params, data: TestData) -> jax.Array:
-    def batch(part: TestData) -> jax.Array:
-        return jnp.stack(score(apply(params, prepare(part.x, None), None), part.y))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _scores(mesh, apply, prepare, score, params: Params, data: TestData) -> jax.Array:
+    def own(params: Params, data: TestData) -> jax.Array:
+        def batch(part: TestData) -> jax.Array:
+            return jnp.stack(score(apply(params, prepare(part.x, None), None), part.y))
 
-    return jax.lax.map(batch, data)  # [batches, (right, counted), BATCH]
+        return jax.lax.map(batch, data)  # [batches, (right, counted), BATCH]
+
+    pieces = (devices.SAME, devices.SPLIT)
+    return devices.everywhere(mesh, own, pieces, devices.SPLIT)(params, data)

@@ -26,7 +26,9 @@ def _compiled(
 
 
 def _shape(array: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+    placed = getattr(array, "sharding", None)  # matters where there is more than one place
+    several = placed is not None and len(placed.device_set) > 1
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=placed if several else None)
 
 
 def temporaries(program: jax.stages.Compiled) -> int:

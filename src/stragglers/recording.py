@@ -118,6 +118,7 @@ def record(
                 "wall_s": spent_s(),
                 "device": {
                     **run["device"],
+                    "devices": result.start.devices,
                     "lanes": result.start.lanes,
                     "trials_together": result.start.trials,
                 },
@@ -141,8 +142,8 @@ def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start
         "platform": facts["device"]["platform"],
         "device": facts["device"]["kind"],
         "precision": experiment.precision,
+        "devices": start.devices,
         "lanes": start.lanes,
-        "threads": experiment.threads,
     }
 
 

@@ -88,6 +88,7 @@ def train(
             teachers=teachers,
             time_limited=experiment.schedule.time_limit is not None,
             lanes=experiment.lanes,
+            devices=experiment.threads if jax.default_backend() == "cpu" else None,
             curve_examples=experiment.curve_examples,
             on_start=on_start,
             on_progress=on_progress,

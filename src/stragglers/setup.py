@@ -11,9 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from stragglers import engine, metrics
+from stragglers import mesh as meshes
 from stragglers.algorithms.base import Algorithm, Params
 from stragglers.client import Client, local_steps, on_device
 from stragglers.engine import Carry, Feed
@@ -54,13 +56,15 @@ class Start(NamedTuple):
     """What is known before the first step."""
 
     device: str
+    devices: int
     trials: int  # in one program
-    lanes: int  # clients trained at once
+    lanes: int  # clients trained at once, on all devices together
     packing: float  # ticks of the best packing there could be, over those of this one
-    memory: Memory
+    memory: Memory  # of each device
 
 
 class Setup(NamedTuple):
+    mesh: Mesh | None
     carry: Carry
     feed: Feed
     advance: jax.stages.Compiled
@@ -80,9 +84,11 @@ def set_up(
     teachers: int,
     time_limited: bool,
     lanes: int | None,
+    devices: int | None,
     curve_examples: int | None,
 ) -> Setup:
     check(task)
+    mesh = meshes.mesh_of(devices)
     each = [
         rows_of(trial.schedule, algorithm.settles, seed=trial.seed, teachers=teachers)
         for trial in trials
@@ -96,23 +102,27 @@ def set_up(
     seeds = np.array([seed_word(trial.seed) for trial in trials])
     params = first_models(task, seeds)
     weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
-    packing = pack(joint.begin, steps, lanes or default_lanes(joint.begin, steps))
+    lanes = lanes or default_lanes(joint.begin, steps, meshes.size(mesh))
+    if lanes % meshes.size(mesh):
+        raise BadInput(f"lanes={lanes}; expected a multiple of the {meshes.size(mesh)} devices")
+    packing = pack(joint.begin, steps, lanes)
     table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
-    carry = engine.start(algorithm, params, joint.slots)
-    feed = Feed(table, on_device(task), jnp.asarray(seeds))
-    every = metrics.test_data(task)
-    some = every if curve_examples is None else metrics.test_data(task, curve_examples)
-    advance = engine.program(task, algorithm, client, carry, feed)
+    carry = engine.start(algorithm, params, joint.slots, mesh)
+    feed = Feed(meshes.on_all(mesh, table), on_device(task, mesh), meshes.on_all(mesh, seeds))
+    every = metrics.test_data(task, mesh=mesh)
+    some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
+    advance = engine.program(task, algorithm, client, carry, feed, mesh)
     works = [_work(rows, steps[joint.trial == trial]) for trial, rows in enumerate(each)]
     start = Start(
         device=jax.devices()[0].device_kind,
+        devices=meshes.size(mesh),
         trials=len(trials),
-        lanes=packing.begin.shape[1] - 1,
+        lanes=lanes,
         packing=packing.efficiency,
-        memory=_memory(task, carry, feed, advance, every, some),
+        memory=_memory(task, carry, feed, advance, every, some, mesh),
     )
     check_fits(start.memory)
-    return Setup(carry, feed, advance, works, every, some, start)
+    return Setup(mesh, carry, feed, advance, works, every, some, start)
 
 
 def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:
@@ -122,22 +132,23 @@ def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
 
 
-def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64]) -> int:
-    """One lane on a CPU, where nested loops are fastest; else what makes the run shortest.
+def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64], devices: int = 1) -> int:
+    """One lane a core on a CPU, where nested loops are fastest; else what makes the run shortest.
 
     Each server step lasts max(total / lanes, longest) ticks: more lanes than total / longest only
-    wait for the longest client, and a tick costs in proportion to lanes + a constant.
+    wait for the longest client, and a tick costs in proportion to a device's lanes + a constant.
     """
     if jax.default_backend() == "cpu":
-        return 1
+        return devices
     clients = [part for part in np.split(np.maximum(steps, 1), begin[1:-1]) if len(part)]
     if not clients:
-        return 1
+        return devices
     total = np.array([part.sum() for part in clients])
     longest = np.array([part.max() for part in clients])
-    lanes = np.arange(1, min(max(map(len, clients)), MOST_LANES) + 1)
+    each = np.arange(1, min(-(-max(map(len, clients)) // devices), MOST_LANES) + 1)
+    lanes = devices * each
     ticks = np.array([np.maximum(-(-total // width), longest).sum() for width in lanes])
-    return int(lanes[np.argmin(ticks * (lanes + TICK_COST))])
+    return int(lanes[np.argmin(ticks * (each + TICK_COST))])
 
 
 def seed_word(seed: int) -> np.uint32:
@@ -160,15 +171,22 @@ def _memory(
     advance: jax.stages.Compiled,
     every: TestData,
     some: TestData,
+    mesh: Mesh | None,
 ) -> Memory:
+    devices = meshes.size(mesh)
     params = jax.eval_shape(task.model.init, jax.random.key(0))
     tests = {id(test): test for test in (every, some)}.values()
-    evaluation = max(temporaries(metrics.program(task, params, test)) for test in tests)
+    model = jax.tree.map(lambda leaf: _placed_like(carry.dropped, leaf), params)
+    evaluation = max(temporaries(metrics.program(task, model, test, mesh)) for test in tests)
     return Memory(
         state=tree_bytes(carry.server),
-        buckets=tree_bytes(carry.buckets),
-        data=tree_bytes(feed.data) + sum(map(tree_bytes, tests)),
+        buckets=tree_bytes(carry.buckets) // devices,
+        data=tree_bytes(feed.data) + sum(map(tree_bytes, tests)) // devices,
         schedule=tree_bytes(feed.table),
         # What is evaluated is a copy, and the last one is kept until the next is there.
         program=max(temporaries(advance), evaluation + 2 * tree_bytes(params)),
     )
+
+
+def _placed_like(array: jax.Array, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=array.sharding)

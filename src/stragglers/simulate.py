@@ -113,6 +113,7 @@ def simulate_together(
     teachers: int = 1,
     time_limited: bool = False,
     lanes: int | None = None,
+    devices: int | None = None,
     curve_examples: int | None = None,
     on_start: Callable[[Start], None] | None = None,
     on_progress: Callable[[int, Progress], None] | None = None,
@@ -124,8 +125,9 @@ def simulate_together(
     """Trains trials of one experiment in one program, each as if it were alone.
 
     Evaluates after the given server steps (default: the last); `schedule.steps_at` turns update
-    counts and times into server steps. `lanes` clients train at once (default: one on a CPU, what
-    the sizes fill on an accelerator). `curve_examples` limits the test set for all points but the
+    counts and times into server steps. `lanes` clients train at once (default: one a device on a
+    CPU, what the sizes fill on an accelerator), over the first `devices` of this process (default:
+    all, of a CPU one). `curve_examples` limits the test set for all points but the
     last; `chunk` fixes the number of server steps between two looks at the clock. `on_chunk` sees
     the run after each of them, and must copy what it keeps; `resume` gets the first moment, and
     gives back that or a later one to go on from.
@@ -136,7 +138,7 @@ def simulate_together(
         raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {steps}")
     run = set_up(
         task, trials, algorithm, client, weigh=weigh, teachers=teachers,
-        time_limited=time_limited, lanes=lanes, curve_examples=curve_examples,
+        time_limited=time_limited, lanes=lanes, devices=devices, curve_examples=curve_examples,
     )  # fmt: skip
     if on_start:
         on_start(run.start)
@@ -170,13 +172,13 @@ def simulate_together(
         test = run.every if step == steps else run.some
         for trial, course in under_way.items():
             course.model = _of(algorithm.model, carry.server, trial)
-            measured = metrics.evaluate(task, course.model, test)
+            measured = metrics.evaluate(task, course.model, test, run.mesh)
             course.reaches(step, client.batch_size, time.perf_counter() - began, test, measured)
             if on_point:
                 on_point(trial, course.curve[-1])
     for trial, course in under_way.items():
         course.params = _of(algorithm.params, carry.server, trial)
-        course.clients = metrics.per_client(task, course.model, run.every)
+        course.clients = metrics.per_client(task, course.model, run.every, run.mesh)
     return [course.result(run.start) for course in courses]
 
 

@@ -200,7 +200,8 @@ def _setting(start: "Start") -> str:
     """How it is trained, said before the first step: clients at once, trials at once, memory."""
     lanes = f"{start.lanes} lanes" if start.lanes > 1 else "one client at a time"
     trials = f" for {start.trials} trials" if start.trials > 1 else ""
-    return f"{lanes}{trials} on {start.device}, memory {start.memory}"
+    device = f"{start.devices} x {start.device}" if start.devices > 1 else start.device
+    return f"{lanes}{trials} on {device}, memory {start.memory}"
 
 
 def _now(p: "Progress") -> str:

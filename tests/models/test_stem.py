@@ -5,16 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers.models import layers, stem
-from stragglers.models.cnn import cnn
+from stragglers.models import stem
+from stragglers.models.cnn import cnn, plain
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 LANES, SIDE = 2, 10  # 4x4 pooled pixels an image: a tile of 64 holds several, and is not filled
-
-
-def plain(first, kernel, x):
-    h = jax.nn.relu(layers.convolution(first, x))
-    return layers.max_pool(layers.convolution({"kernel": kernel}, h), 2, 2)
 
 
 def drawn(batch, seed=0):

@@ -10,9 +10,11 @@
 The profiles draw weights differently (Haiku's default or Glorot uniform); biases start at zero.
 """
 
+from collections.abc import Callable
+
 import jax
 
-from stragglers.models import layers, stem
+from stragglers.models import layers, stem, winograd
 from stragglers.models.base import Model, Params, Profile
 
 KERNELS = {"fedjax": layers.haiku, "afo": layers.glorot_uniform}
@@ -34,12 +36,7 @@ def cnn(profile: Profile = "fedjax", classes: int = 62) -> Model:
     def apply(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
         first, second = (None, None) if key is None else jax.random.split(key)
         x = jax.lax.stop_gradient(x[..., None])
-        if stem.serves(x):
-            x = stem.stem(params["conv1"], params["conv2"]["kernel"], x)
-        else:
-            x = jax.nn.relu(layers.convolution(params["conv1"], x))
-            x = layers.convolution({"kernel": params["conv2"]["kernel"]}, x)
-            x = layers.max_pool(x, window=2, stride=2)
+        x = pooled(x)(params["conv1"], params["conv2"]["kernel"], x)
         # Bias and ReLU commute with the maximum, and after it they are a quarter of the work.
         x = jax.nn.relu(x + params["conv2"]["bias"])
         x = layers.dropout(x, 0.25, first).reshape(x.shape[0], -1)
@@ -47,3 +44,17 @@ def cnn(profile: Profile = "fedjax", classes: int = 62) -> Model:
         return layers.dense(params["dense2"], layers.dropout(x, 0.5, second))
 
     return Model(init, apply)
+
+
+def pooled(x: jax.Array) -> Callable[[layers.Layer, jax.Array, jax.Array], jax.Array]:
+    """Both convolutions and the pool, in the form that is fastest for these images here."""
+    if stem.serves(x):
+        return stem.stem
+    if winograd.serves(x):
+        return winograd.stem
+    return plain
+
+
+def plain(first: layers.Layer, kernel: jax.Array, x: jax.Array) -> jax.Array:
+    x = jax.nn.relu(layers.convolution(first, x))
+    return layers.max_pool(layers.convolution({"kernel": kernel}, x), window=2, stride=2)

@@ -1,0 +1,58 @@
+"""Winograd's form against the plain one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stragglers.models import winograd
+from stragglers.models.cnn import plain, pooled
+
+pytestmark = pytest.mark.usefixtures("hasty_compiler")
+LANES, SIDE = 2, 10
+
+
+def drawn(batch, dtype):
+    rng = np.random.default_rng(0)
+
+    def normal(*shape):
+        return jnp.asarray(rng.standard_normal((LANES, *shape)), dtype)
+
+    first = {"kernel": normal(3, 3, 1, 16), "bias": normal(16)}
+    dy = normal(batch, SIDE // 2 - 1, SIDE // 2 - 1, 32)
+    return (first, normal(3, 3, 16, 32) / 12, normal(batch, SIDE + 2, SIDE + 2, 1)), dy
+
+
+@pytest.mark.parametrize("batch", [1, 3, 20])
+def test_values_and_gradients_of_every_lane(batch):
+    given, dy = drawn(batch, jnp.float32)
+
+    def both_ways(function):
+        y, pull = jax.vjp(jax.vmap(function), *given)
+        return y, pull(dy)
+
+    expected, wanted = jax.jit(both_ways, static_argnums=0)(plain)
+    found, gradients = jax.jit(both_ways, static_argnums=0)(winograd.stem)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for a, b in zip(jax.tree.leaves(gradients[:2]), jax.tree.leaves(wanted[:2]), strict=True):
+        assert np.abs(b).max() > 0.1
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    assert not np.any(gradients[2])  # the images get none
+
+
+def test_rounding_errors_are_about_those_of_the_plain_form():
+    (first, kernel, x), _ = drawn(20, jnp.float32)
+    with jax.enable_x64(True):
+        precise = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), (first, kernel, x))
+        exact = np.asarray(jax.jit(jax.vmap(plain))(*precise))
+
+    def error(form):
+        return np.abs(np.asarray(jax.jit(jax.vmap(form))(first, kernel, x), float) - exact).max()
+
+    assert 0 < error(winograd.stem) < 4 * error(plain) < 1e-4
+
+
+def test_who_takes_it():
+    images = jnp.zeros((2, 28, 28, 1))
+    assert pooled(images) is winograd.stem
+    assert pooled(images.astype(jnp.bfloat16)) is plain

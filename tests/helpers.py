@@ -132,7 +132,7 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
     """
     states = []
 
-    def keep(task, state, data):
+    def keep(task, state, data, mesh):
         states.append(jax.tree.map(np.array, state))
 
     with pytest.MonkeyPatch.context() as patch:

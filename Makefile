@@ -28,7 +28,7 @@ test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)
 
 soak: .venv/dev.stamp  ## every preset a little, every algorithm for long and killed at random
 	.venv/bin/python -m pytest $(TESTS) -m "" tests/test_presets.py
-	PJRT_NPROC=2 .venv/bin/python -m benchmarks.soak
+	.venv/bin/python -m benchmarks.soak
 	.venv/bin/python -m benchmarks.kills
 
 check: .venv/dev.stamp  ## lint, formatting and types

@@ -1,89 +1,139 @@
-"""The engine against the bare loop that it cannot beat, on this machine's device.
+"""The engine against the bare loop that it cannot beat, and where the time goes, on this device.
 
-    python -m benchmarks.engine [--clients N] [--rounds N] [--lanes N] [--trials N] [--mean N]
-                                [--model cnn|mlp|resnet] [--bfloat16]
+    python -m benchmarks.engine                      what this kind of device should be measured on
+    python -m benchmarks.engine --model cnn|mlp|resnet|lstm [--clients N] [--mean N] [--trials N]
+                                [--rounds N] [--lanes N] [--sizes equal|log-normal] [--bfloat16]
 
 CPU: examples/s of the engine (FedAvg, whole server steps) over those of one jitted SGD loop over
-the same number of batches. Accelerator: time of the bare `vmap`ped step at that width, times the
-fewest ticks that any packing needs, over the engine's time. Equal and log-normal (sigma = 1) sizes;
-only whole batches of real examples are counted. Interleaved and repeated, medians.
+the same number of batches, on one core. Accelerator: time of the bare `vmap`ped step at that width,
+times the fewest ticks that any packing needs, over the engine's time. Equal and log-normal
+(sigma = 1) sizes; only real examples are counted. Interleaved and repeated, medians.
+
+The second line says what a whole run spends where, for one server step: its share of the schedule,
+of packing and of moving data to the device, its training, what the engine adds to that (handing
+over, averaging, the server's step), and an evaluation of 2,000 examples. The third compares the
+arithmetic of training with what the device reaches in one large matrix product.
 """
 
 import argparse
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from stragglers import engine
+from benchmarks.work import TESTED, WORK, made_up_task, sizes_of
+from stragglers import engine, metrics
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.client import Client, Data, Job, local_sgd, local_steps
+from stragglers.client import Client, Data, Job, Local, local_sgd, local_steps, on_device
 from stragglers.lanes import pack
 from stragglers.latency import Draw
-from stragglers.models.cnn import cnn
-from stragglers.models.mlp import mlp
-from stragglers.models.resnet import resnet
-from stragglers.population import PAPER_GROUPS, Population
 from stragglers.rows import rows_of
 from stragglers.schedule import over_selected
 from stragglers.setup import default_lanes
 from stragglers.table import table_of
-from stragglers.tasks.base import Task
-from stragglers.tasks.glyphs import cross_entropy, ink, is_right
 from stragglers.together import join
 
-BATCH = 20
-MODELS = {"cnn": (cnn(), (28, 28), 62), "mlp": (mlp(), (28, 28), 62),
-          "resnet": (resnet(), (24, 24, 3), 100)}  # fmt: skip
+
+class Case(NamedTuple):
+    model: str
+    clients: int  # a server step
+    mean: int  # examples a client
+    trials: int = 1  # in one program
+    sizes: str | None = None  # one of them alone
+    bfloat16: bool = False
 
 
-def made_up_task(sizes: np.ndarray, model: str) -> Task:
-    rng = np.random.default_rng(0)
-    total = int(sizes.sum())
-    network, shape, classes = MODELS[model]
-    x = rng.integers(0, 255, (total, *shape), dtype=np.uint8)
-    y = rng.integers(0, classes, total, dtype=np.int32)
-    who = Population(sizes, np.zeros(len(sizes), np.int16), PAPER_GROUPS, "a benchmark")
-    return Task("bench", who, x, y, np.concatenate([[0], np.cumsum(sizes)]), x[:1], y[:1],
-                y[:1] < 5, network, ink, cross_entropy, is_right)  # fmt: skip
+CPU = [Case("cnn", 10, 100)]
+ACCELERATOR = [
+    Case("cnn", 50, 200), Case("cnn", 200, 200), Case("cnn", 50, 200, 10, "log-normal"),
+    Case("cnn", 200, 200, 1, "equal", True), Case("resnet", 20, 100, 1, "equal"),
+    Case("resnet", 20, 100, 1, "equal", True), Case("lstm", 50, 300),
+]  # fmt: skip
 
 
-def timed(run: Callable[[], Any]) -> float:
+def timed(run: Callable[[], Any]) -> tuple[Any, float]:
     began = time.perf_counter()
-    jax.block_until_ready(run())
-    return time.perf_counter() - began
+    result = jax.block_until_ready(run())
+    return result, time.perf_counter() - began
 
 
-def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
-    task = made_up_task(sizes, options.model)
-    client = Client(0.05, BATCH, bfloat16=options.bfloat16)
-    algorithm = fedavg(optax.sgd(1.0))
-    plans = [
-        over_selected(
-            len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=trial,
-            goal=options.clients, cohort=options.clients, updates=options.clients * options.rounds,
-        )
-        for trial in range(options.trials)
-    ]  # fmt: skip
+def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
+    batch = WORK[case.model].batch
+    client, algorithm = Client(0.05, batch, bfloat16=case.bfloat16), fedavg(optax.sgd(1.0))
+    task = made_up_task(sizes, case.model)
+    rounds = options.rounds
+
+    def draw(first: Any, who: Any) -> Draw:
+        return Draw(np.ones(len(who)), sizes[who])
+
+    plans, schedule_s = timed(lambda: [
+        over_selected(len(sizes), draw, seed=trial, goal=case.clients, cohort=case.clients,
+                      updates=case.clients * rounds)
+        for trial in range(case.trials)
+    ])  # fmt: skip
+    began = time.perf_counter()
     rows = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
-    mine = sizes[rows.client]
-    steps = local_steps(rows.examples, client, time_limited=False)
+    mine, steps = sizes[rows.client], local_steps(rows.examples, client, time_limited=False)
     lanes = options.lanes or default_lanes(rows.begin, steps)
     packing = pack(rows.begin, steps, lanes)
-    table = table_of(rows, packing, mine, task.offsets[rows.client], steps,
-                            np.ones(len(steps), np.float32))  # fmt: skip
+    packing_s = time.perf_counter() - began
+    ones, first = np.ones(len(steps), np.float32), task.offsets[rows.client]
+    seeds = np.arange(case.trials, dtype=np.uint32)
+    feed, moving_s = timed(lambda: engine.Feed(
+        table_of(rows, packing, mine, first, steps, ones), on_device(task), jnp.asarray(seeds)
+    ))  # fmt: skip
     params = jax.jit(task.model.init)(jax.random.key(0))
-    data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
-    feed = engine.Feed(table, data, jnp.arange(options.trials, dtype=jnp.uint32))
-    local = local_sgd(task.lesson, client)
+    bare = bare_loop(local_sgd(task.lesson, client), lanes, len(task.x))
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
     ticks = int(packing.bound.sum())
+
+    def start() -> engine.Carry:
+        each = jax.tree.map(lambda w: jnp.stack([w] * case.trials), params)
+        return engine.start(algorithm, each, rows.slots)
+
+    program, compile_s = timed(lambda: engine.program(task, algorithm, client, start(), feed))
+
+    def whole() -> Any:
+        return program(start(), feed, np.int32(0), np.int32(rounds))
+
+    def loop() -> Any:
+        return bare(feed.data, params, ticks)
+
+    test = metrics.test_data(task)
+    for warm_up in (whole, loop, lambda: metrics.evaluate(task, params, test)):
+        timed(warm_up)  # compiles
+    times = [(timed(loop)[1], timed(whole)[1]) for _ in range(options.repeats)]
+    evaluation_s = min(timed(lambda: metrics.evaluate(task, params, test))[1] for _ in range(3))
+    floor, ours = median(t[0] for t in times), median(t[1] for t in times)
+    ratios = sorted(b / w for b, w in times)
+    rate, limit = mine.sum() * WORK[case.model].flop / ours, product_rate(case.bfloat16)
+    ms = {
+        "schedule": schedule_s, "packing": packing_s, "moving data": moving_s,
+        "training": min(floor, ours), "aggregation": max(ours - floor, 0.0),
+    }  # fmt: skip
+    print(
+        f"  {lanes} lanes, {len(steps):,} clients, {int(mine.sum()):,} examples, "
+        f"{int(steps.sum()):,} local steps, packing {packing.efficiency:.1%} of its bound\n"
+        f"  engine {ours:.2f} s = {len(steps) / ours:,.0f} clients/s, "
+        f"{mine.sum() / ours:,.0f} examples/s; bare loop {floor:.2f} s; "
+        f"share of the bound: {floor / ours:.1%} ({ratios[0]:.1%} to {ratios[-1]:.1%})\n"
+        f"  ms a server step: {', '.join(f'{k} {1e3 * v / rounds:.2f}' for k, v in ms.items())}; "
+        f"an evaluation of {TESTED:,} examples {1e3 * evaluation_s:.1f}; compiled in "
+        f"{compile_s:.1f} s\n"
+        f"  {rate / 1e12:.2f} TFLOP/s, {rate / limit:.1%} of a large matrix product's "
+        f"{limit / 1e12:.2f}",
+        flush=True,
+    )
+
+
+def bare_loop(local: Local, lanes: int, examples: int) -> Callable[..., Any]:
+    """SGD and nothing else: (data, params, ticks) -> weights of every lane."""
 
     def alone(t: jax.Array, w: Any, batch: Any, job: Job, params: Any, data: Data) -> Any:
         sent = Download(params, params)
@@ -92,7 +142,7 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
 
     @jax.jit
     def bare(data: Data, params: Any, ticks: jax.Array) -> Any:
-        job = Job(*(jnp.int32(n) for n in (1, 0, len(task.x), 0, 0)))
+        job = Job(*(jnp.int32(n) for n in (1, 0, examples, 0, 0)))
         w, batch, step = params, local.batch(jnp.uint32(0), job, jnp.int32(0)), alone
         if lanes > 1:
             w, batch = jax.tree.map(
@@ -103,49 +153,43 @@ def measure(options: argparse.Namespace, sizes: np.ndarray) -> None:
             0, ticks, lambda t, carry: step(t, carry[0], carry[1], job, params, data), (w, batch)
         )[0]
 
-    def whole() -> Any:
-        each = jax.tree.map(lambda w: jnp.stack([w] * options.trials), params)
-        carry = engine.start(algorithm, each, rows.slots)
-        advance = engine.program(task, algorithm, client, carry, feed)
-        return advance(carry, feed, np.int32(0), np.int32(options.rounds))
+    return bare
 
-    for warm_up in (whole, lambda: bare(data, params, ticks)):
-        timed(warm_up)  # compiles
-    times = [(timed(lambda: bare(data, params, ticks)), timed(whole))
-             for _ in range(options.repeats)]  # fmt: skip
-    floor, ours = median(t[0] for t in times), median(t[1] for t in times)
-    ratios = sorted(b / w for b, w in times)
-    print(
-        f"  {lanes} lanes, {len(steps):,} clients, {int(mine.sum()):,} examples, "
-        f"{int(steps.sum()):,} local steps, packing {packing.efficiency:.1%} of its bound\n"
-        f"  engine {ours:.2f} s = {len(steps) / ours:,.0f} clients/s, "
-        f"{mine.sum() / ours:,.0f} examples/s; bare loop {floor:.2f} s\n"
-        f"  share of the bound: {floor / ours:.1%} ({ratios[0]:.1%} to {ratios[-1]:.1%})"
-    )
+
+def product_rate(bfloat16: bool) -> float:
+    """FLOP/s of one large matrix product, at the precision of training."""
+    side = 1024 if jax.default_backend() == "cpu" else 8192
+    x = jnp.ones((side, side), jnp.bfloat16 if bfloat16 else jnp.float32)
+    product = jax.jit(jnp.matmul)
+    timed(lambda: product(x, x))
+    return 2 * side**3 / min(timed(lambda: product(x, x))[1] for _ in range(10))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=list(WORK))
     parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--mean", type=int, default=100)
+    parser.add_argument("--trials", type=int, default=1, help="in one program")
+    parser.add_argument("--sizes", choices=("equal", "log-normal"), help="one of them alone")
+    parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--lanes", type=int)
-    parser.add_argument("--trials", type=int, default=1, help="in one program")
-    parser.add_argument("--mean", type=int, default=100)
-    parser.add_argument("--model", choices=list(MODELS), default="cnn")
-    parser.add_argument("--bfloat16", action="store_true")
-    parser.add_argument("--sizes", choices=("equal", "log-normal"), help="one of them alone")
     options = parser.parse_args()
-    print(f"{jax.devices()[0].device_kind}, {options.model}")
-    people = 20 * options.clients
-    tail = np.random.default_rng(1).lognormal(0, 1, people)
-    for name, sizes in {
-        "equal": np.full(people, options.mean),
-        "log-normal": np.maximum(1, np.rint(options.mean * tail / tail.mean())).astype(int),
-    }.items():
-        if options.sizes in (None, name):
-            print(f"{name} sizes")
-            measure(options, sizes)
+    cases = CPU if jax.default_backend() == "cpu" else ACCELERATOR
+    if options.model:
+        cases = [Case(*(getattr(options, name) for name in Case._fields))]
+    print(jax.devices()[0].device_kind)
+    for case in cases:
+        for name, sizes in sizes_of(20 * case.clients, case.mean).items():
+            if case.sizes in (None, name):
+                print(
+                    f"{case.model}{' in bfloat16' if case.bfloat16 else ''}, {case.clients} "
+                    f"clients a step x {case.trials} trials, {case.mean} examples a client, "
+                    f"{name} sizes"
+                )
+                measure(case, sizes, options)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ shuffling, gathering, training, dropping, averaging, the server's step.
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,13 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from stragglers import device
+from benchmarks import CORES
 
 BATCH, LEARNING_RATE = 20, 0.05
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def torch_round(sizes: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
@@ -33,7 +28,7 @@ def torch_round(sizes: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, Ca
     import torch  # pyright: ignore[reportMissingImports]
     from torch import nn  # pyright: ignore[reportMissingImports]
 
-    torch.set_num_threads(cores())
+    torch.set_num_threads(CORES)
 
     def network() -> Any:
         return nn.Sequential(
@@ -81,7 +76,7 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     import jax
     import optax
 
-    from benchmarks.engine import made_up_task
+    from benchmarks.work import made_up_task
     from stragglers import trees
     from stragglers.algorithms.fedavg import fedavg
     from stragglers.client import Client
@@ -97,7 +92,7 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     ready = set_up(
         made_up_task(sizes, "cnn"), [Trial(plan)], fedavg(optax.sgd(1.0)),
         Client(LEARNING_RATE, BATCH), weigh=report_weights, teachers=1, time_limited=False,
-        lanes=None, devices=cores(), curve_examples=None,
+        lanes=None, devices=CORES, curve_examples=None,
     )  # fmt: skip
 
     def run() -> Any:
@@ -142,16 +137,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    device.prepare(cores())
     try:
         import torch  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:
         print("PyTorch is not installed: nothing to compare with")
         return 0
-    tail = np.random.default_rng(1).lognormal(0, 1, options.clients)
-    compare("equal sizes", np.full(options.clients, 100), options.rounds, options.repeats)
-    sizes = np.maximum(1, np.rint(100 * tail / tail.mean())).astype(int)
-    compare("log-normal sizes", sizes, options.rounds, options.repeats)
+    from benchmarks.work import sizes_of
+
+    for name, sizes in sizes_of(options.clients, 100).items():
+        compare(f"{name} sizes", sizes, options.rounds, options.repeats)
     return 0
 
 

@@ -26,7 +26,7 @@ delay = latency(task.population, PER_DOMAIN, seed=0, epochs=0.3)
 plan = over_selected(8, delay, seed=0, goal=2, cohort=4, updates=6, late_rounds=2)
 server = with_ema(fare_dust(optax.adam(0.01), k=2), 0.5)
 result = simulate(task, plan, server, Client(0.05, 20, distillation=0.5), seed=1, teachers=2,
-                  evaluate_at=range(0, plan.steps + 1, every))
+                  devices=2, evaluate_at=range(0, plan.steps + 1, every))
 digest = hashlib.sha256()
 for leaf in jax.tree.leaves((result.params, result.model)):
     digest.update(np.asarray(leaf).tobytes())
@@ -36,8 +36,8 @@ print(digest.hexdigest(), result.curve[-1].metrics.total_loss)
 
 def run(cores, every, cache):
     environment = {
-        **os.environ, "PJRT_NPROC": "2", "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        **os.environ, "PJRT_NPROC": "1", "JAX_NUM_CPU_DEVICES": "2",
+        "JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(cores), str(every)],

@@ -13,13 +13,6 @@ SMALL = (
 )
 
 
-@pytest.fixture(autouse=True)
-def fresh_environment(monkeypatch):
-    """`run` settles the number of threads for its process; here the next test may choose anew."""
-    monkeypatch.setenv("PJRT_NPROC", "to be restored")
-    monkeypatch.delenv("PJRT_NPROC")
-
-
 def train(capsys, tmp_path, *arguments, small=SMALL):
     code = main(["run", *arguments, *small.split(), "--out", str(tmp_path / "out")])
     return code, *capsys.readouterr()

@@ -14,9 +14,7 @@ from tests.data import tiny
 
 @pytest.fixture(autouse=True)
 def fresh_environment(monkeypatch, tmp_path, hasty_compiler):
-    """`run` settles the number of threads for its process; here the next test may choose anew."""
-    monkeypatch.setenv("PJRT_NPROC", "to be restored")
-    monkeypatch.delenv("PJRT_NPROC")
+    """No data, no cache but the test's own."""
     monkeypatch.delenv("STRAGGLERS_DATA", raising=False)
     monkeypatch.setenv("STRAGGLERS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(metrics, "BATCH", 4)  # a test batch is padded to it

@@ -211,9 +211,7 @@ def _first_gradient(
     out_ref[0] = total
 
 
-def _windows(
-    tile: Any, size: int, side: int, count: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _windows(tile: Any, size: int, side: int, count: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Of a tile's pooled pixels: where their windows begin, their numbers, which are real."""
     half = side // 2 - 1
     pixel = tile * size + jnp.arange(size)

@@ -12,6 +12,7 @@ from reproduction import document, picture, rows
 from stragglers import config, files, records
 from stragglers.commands import base
 from stragglers.errors import BadInput, about
+from stragglers.stopping import Interrupted
 
 DOCS = rows.HERE.parent / "docs"
 
@@ -32,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"reproduction: {error}", file=sys.stderr)
         return 2
+    except Interrupted as signal:
+        print("reproduction: interrupted; the same command goes on", file=sys.stderr)
+        return 128 + signal.number
     return 0
 
 
@@ -59,11 +63,13 @@ def run(options: argparse.Namespace) -> None:
             for job in trials.jobs_of({variant.preset: document}, count, out)
             if not records.is_over(rows.RESULTS / job.name / job.folder.name)
         ]
-    left = trials.run_missing(jobs, options.processes, terms, options.together)
-    for job in jobs:
-        if job not in left:
-            print(f"kept: {records.put_away(job.folder, rows.RESULTS)}")
-    print(f"{len(jobs) - len(left)} trials kept, {len(left)} left; `python -m reproduction` writes")
+    try:
+        trials.run_missing(jobs, options.processes, terms, options.together)
+    finally:  # also at a signal
+        kept = [job for job in jobs if records.is_over(job.folder)]
+        for job in kept:
+            records.put_away(job.folder, rows.RESULTS)
+        print(f"{len(kept)} of {len(jobs)} trials are kept; `python -m reproduction` has them said")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 from reproduction import __main__ as command
 from reproduction import document, picture, rows
 from stragglers import records
+from stragglers.stopping import Interrupted
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproduction.md").read_text()
@@ -79,23 +80,29 @@ def test_the_command_writes_both(tmp_path, monkeypatch):
     assert (tmp_path / "reproduction.svg").read_text().startswith("<?xml")
 
 
-def test_run_trains_what_is_missing_and_keeps_it(tmp_path, monkeypatch, capsys):
-    asked = []
+@pytest.mark.parametrize("signal", [None, 15])
+def test_run_trains_what_is_missing_and_keeps_what_is_over(tmp_path, monkeypatch, capsys, signal):
+    asked, kept = [], []
 
     def train(jobs, *_):
         asked.extend(jobs)
-        return jobs[1:]  # the first is trained, the time is over then
+        if signal:
+            raise Interrupted(signal)
 
-    kept = []
     monkeypatch.setattr("stragglers.trials.run_missing", train)
     monkeypatch.setattr("stragglers.build.prepare_data", lambda task: None)
+    is_over = records.is_over
+    monkeypatch.setattr(
+        records, "is_over", lambda folder: folder == asked[0].folder if asked else is_over(folder)
+    )
     monkeypatch.setattr(records, "put_away", lambda folder, out: kept.append(folder))
-    assert command.main(["run", "kappa", "--out", str(tmp_path), "--trials", "2"]) == 0
+    code = command.main(["run", "kappa", "--out", str(tmp_path), "--trials", "2"])
+    assert code == (143 if signal else 0)
     seeds = [(job.experiment.algorithm.kappa, job.experiment.seed) for job in asked]
     assert (0.0, 0) in seeds and (0.05, 1) in seeds  # never run, and a second seed
-    assert (0.05, 0) not in seeds and (0.9, 0) not in seeds  # these are kept
+    assert (0.05, 0) not in seeds and (0.9, 0) not in seeds  # these are kept already
     assert kept == [asked[0].folder]
-    assert f"1 trials kept, {len(asked) - 1} left" in capsys.readouterr().out
+    assert f"1 of {len(asked)} trials are kept" in capsys.readouterr().out
 
 
 def test_unknown_names_are_refused(capsys):

@@ -8,8 +8,9 @@ Accuracies are means over the last fifth of a curve, medians over trials; within
 are equal.
 """
 
+import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reproduction.rows import TABLES, Measured, Variant, points, published
 from stragglers.report.experiments import TASKS
@@ -230,12 +231,17 @@ class Compared(NamedTuple):
     def _table(self, table: str) -> dict[str, Measured]:
         variants = [v for v in published() if v.preset.startswith(f"{table}/")]
         found = {v.preset.rsplit("/", 1)[1]: self.numbers(v) for v in variants}
-        return {row: measured for row, measured in found.items() if measured}
+        return _with_numbers(found)
 
     def _point(self, name: str) -> dict[tuple[str, ...], Measured]:
         (point,) = (point for point in points() if point.name == name)
         found = {variant.sets: self.numbers(variant) for variant in point.variants}
-        return {sets: measured for sets, measured in found.items() if measured}
+        return _with_numbers(found)
+
+
+def _with_numbers(found: dict[Any, Measured | None]) -> dict[Any, Measured]:
+    """What was measured, without what diverged."""
+    return {key: one for key, one in found.items() if one and not math.isnan(one.swing)}
 
 
 def _late(measured: Measured, metric: str) -> float:

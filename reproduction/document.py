@@ -11,10 +11,9 @@ from reproduction.claims import claims
 from reproduction.rows import HERE, TABLES, Found, Measured, Point, Variant, found, measured
 from reproduction.rows import points as open_points
 from reproduction.rows import published as published_rows
+from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
-
-NOTHING = "–"
 
 
 class Table(NamedTuple):
@@ -64,6 +63,14 @@ def _accuracy(summary: Summary) -> str:
     return f"{summary.median:.1f} [{summary.low:.1f}, {summary.high:.1f}]"
 
 
+def _percent(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:.1f}"
+
+
+def _difference(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:+.1f}"
+
+
 def _published(value: float, interval: tuple[float, float]) -> str:
     return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
 
@@ -91,15 +98,15 @@ def _table(name: str, numbers: Any) -> Table:
             paper.row,
             _published(paper.straggler, paper.straggler_interval),
             _accuracy(ours.straggler),
-            f"{ours.late_straggler:.1f}",
-            f"{ours.straggler.median - paper.straggler:+.1f}",
+            _percent(ours.late_straggler),
+            _difference(ours.straggler.median - paper.straggler),
             _published(paper.total, paper.total_interval),
             _accuracy(ours.total),
-            f"{ours.late_total:.1f}",
-            f"{ours.total.median - paper.total:+.1f}",
+            _percent(ours.late_total),
+            _difference(ours.total.median - paper.total),
             f"{paper.time_s:,.0f}{' *' if paper.anomaly else ''}",
-            f"{ours.time_s.median:,.0f}",
-            f"{100 * (ours.time_s.median / paper.time_s - 1):+.1f} %",
+            seconds(ours.time_s.median),
+            f"{_difference(100 * (ours.time_s.median / paper.time_s - 1))} %",
             str(ours.trials),
         ])  # fmt: skip
     names = ["", "straggler: paper", "here", "end", "Δ", "total: paper", "here", "end", "Δ",
@@ -117,14 +124,15 @@ def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
         if (ours := numbers(variant)) is None:
             left.append(label)
             continue
-        there[label] = ours
+        if not math.isnan(ours.swing):
+            there[label] = ours
         rows.append([
             label,
-            _accuracy(ours.straggler), f"{ours.late_straggler:.1f}",
-            _accuracy(ours.total), f"{ours.late_total:.1f}",
-            f"{ours.late_straggler - beside.late_straggler:+.1f}" if beside else NOTHING,
-            f"{ours.late_total - beside.late_total:+.1f}" if beside else NOTHING,
-            f"{ours.time_s.median:,.0f}", str(ours.trials),
+            _accuracy(ours.straggler), _percent(ours.late_straggler),
+            _accuracy(ours.total), _percent(ours.late_total),
+            _difference(ours.late_straggler - beside.late_straggler) if beside else NOTHING,
+            _difference(ours.late_total - beside.late_total) if beside else NOTHING,
+            seconds(ours.time_s.median), str(ours.trials),
         ])  # fmt: skip
     row = Variant(point.beside).paper
     against = f"vs {row.row}: " if row else ""
@@ -134,6 +142,8 @@ def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
 
 
 def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> str:
+    if not there:
+        return "All of them diverged."
     straggler = max(there, key=lambda label: there[label].late_straggler)
     total = max(there, key=lambda label: there[label].late_total)
     said = f"Most straggler accuracy: {straggler}; most total accuracy: {total}."

@@ -8,6 +8,7 @@ A trial belongs to a variant if their settings are equal once today's defaults a
 that results outlive a new setting.
 """
 
+import math
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -131,6 +132,8 @@ def measured(variant: Variant, there: Found) -> Measured | None:
         return statistics.summarise(values, statistics.USUAL)
 
     def late(key: str, what: Callable[[np.ndarray], float] = np.mean) -> float:
+        if math.isnan(final(key, 1).median):
+            return math.nan  # a trial diverged
         return float(np.median([100 * what(_end(trial.curve[key])) for trial in trials]))
 
     return Measured(

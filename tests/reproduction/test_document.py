@@ -1,6 +1,7 @@
 """The page is what its results say, and every part of it can be made again."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_what_the_readme_says_about_it(there):
     )
     assert percent == f"{100 * small.time_s.median / waiting.time_s.median:.0f}"
     assert small.late_straggler > waiting.late_straggler and small.late_total > waiting.late_total
+    once = all(len(e.trials) == 1 for table in picture.TABLES for e in picture.lines(table, there))
+    assert once == ("one trial each" in (ROOT / "README.md").read_text())
 
 
 def test_results_are_whole_small_and_belong(there):
@@ -64,13 +67,25 @@ def test_links_lead_somewhere():
 
 def test_other_results_make_another_page(there, monkeypatch):
     """Whatever stands in the page comes from the results, not from the template."""
-    (name,) = [key for key in there if key == rows.Variant("emnist/per-domain/fedavg").key]
-    fewer = {key: trials for key, trials in there.items() if key != name}
+    gone = rows.Variant("emnist/per-domain/fedavg").key
+    fewer = {key: trials for key, trials in there.items() if key != gone}
+    left = sum(map(len, fewer.values()))
     monkeypatch.setattr(document, "found", lambda: fewer)
     page = document.document()
-    (row,) = re.findall(r"\| FedAvg \|.*\n", PAGE)
-    assert row not in page and "21 trials" in page
+    rows_of = {text: re.findall(r"^\| FedAvg \|.*$", text, re.M) for text in (PAGE, page)}
+    assert len(rows_of[page]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials, " in page
     assert picture.digest(fewer) == picture.digest(there)  # which has no FedAvg
+
+
+def test_what_diverged_is_shown_and_compared_with_nothing(there, monkeypatch):
+    key = rows.Variant("cifar100/per-domain/fare-dust").key
+    lost = [trial._replace(status="diverged", diverged="so it is") for trial in there[key]]
+    monkeypatch.setattr(document, "found", lambda: there | {key: lost})
+    page = document.document()
+    assert "nan" not in page
+    (row,) = re.findall(r"^\| FARe-DUST \| 51\.9.*$", page, re.M)
+    assert row.count("diverged") == 2 and "| – |" in row
+    assert "CIFAR-100, per-domain, straggler: FARe-DUST" not in page
 
 
 def test_the_command_writes_both(tmp_path, monkeypatch):
@@ -81,8 +96,14 @@ def test_the_command_writes_both(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("signal", [None, 15])
-def test_run_trains_what_is_missing_and_keeps_what_is_over(tmp_path, monkeypatch, capsys, signal):
+def test_run_trains_what_is_missing_and_keeps_what_is_over(
+    there, tmp_path, monkeypatch, capsys, signal
+):
     asked, kept = [], []
+    variant = rows.Variant("emnist/per-domain/feast", ("kappa=0.05",))
+    folder = there[variant.key][0].folder
+    shutil.copytree(folder, tmp_path / "results" / variant.preset / folder.name)
+    monkeypatch.setattr(rows, "RESULTS", tmp_path / "results")
 
     def train(jobs, *_):
         asked.extend(jobs)
@@ -99,8 +120,7 @@ def test_run_trains_what_is_missing_and_keeps_what_is_over(tmp_path, monkeypatch
     code = command.main(["run", "kappa", "--out", str(tmp_path), "--trials", "2"])
     assert code == (143 if signal else 0)
     seeds = [(job.experiment.algorithm.kappa, job.experiment.seed) for job in asked]
-    assert (0.0, 0) in seeds and (0.05, 1) in seeds  # never run, and a second seed
-    assert (0.05, 0) not in seeds and (0.9, 0) not in seeds  # these are kept already
+    assert len(seeds) == 13 and (0.05, 1) in seeds and (0.05, 0) not in seeds  # it is kept already
     assert kept == [asked[0].folder]
     assert f"1 of {len(asked)} trials are kept" in capsys.readouterr().out
 

@@ -30,7 +30,7 @@ def test_names_choose_rows_and_points_once():
 def test_numbers_are_of_the_last_point_and_of_the_last_fifth():
     there = rows.found()
     variant = rows.Variant("cifar100/per-domain/fedadam")
-    (trial,) = there[variant.key][:1]
+    trial = there[variant.key][0]
     measured = rows.measured(variant, {variant.key: [trial]})
     curve = 100 * trial.curve["straggler_accuracy"]
     assert measured.straggler.median == curve[-1]
@@ -42,7 +42,7 @@ def test_numbers_are_of_the_last_point_and_of_the_last_fifth():
 def test_a_trial_is_found_whatever_new_settings_there_are():
     there = rows.found()
     variant = rows.Variant("emnist/per-domain/feast", ("kappa=0.1",))
-    (trial,) = there[variant.key]
+    trial = there[variant.key][0]
     older = {key: value for key, value in trial.settings.items() if key != "precision"}
     assert rows._key(older) == variant.key[1]  # filled in with its default
     assert rows.measured(rows.Variant("emnist/per-domain/feast", ("kappa=0.11",)), there) is None

@@ -13,12 +13,12 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
     --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
     --custom-compile-command "make lock"
 
-.PHONY: help run test soak check bench lock clean
+.PHONY: help run test soak check bench reproduction lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/run.stamp  ## train the demo: table, picture, page (RUN="..." for another command)
 	.venv/bin/stragglers $(RUN)
@@ -40,6 +40,9 @@ bench: .venv/run.stamp  ## run the benchmarks
 	.venv/bin/python -m benchmarks.plan
 	.venv/bin/python -m benchmarks.engine
 	.venv/bin/python -m benchmarks.peers
+
+reproduction: .venv/run.stamp  ## write docs/reproduction.md from reproduction/results
+	.venv/bin/python -m reproduction
 
 lock:  ## pin the newest dependencies again (needs uv)
 	$(LOCK) --group build -o requirements.lock

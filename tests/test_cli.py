@@ -78,6 +78,8 @@ def test_only_the_published_settings_are_compared_with_the_paper(capsys):
     assert plan(capsys, "cifar100/per-example/fedavg", "--updates", "80")["paper_time_s"] is None
     elsewhere = ("cifar100/per-example/fedavg", "--set", "path=/elsewhere")
     assert plan(capsys, *elsewhere)["paper_time_s"] == 638038
+    often = ("cifar100/per-example/fedavg", "--set", "evaluations=50")
+    assert plan(capsys, *often)["paper_time_s"] == 638038
 
 
 def test_updates_are_the_budget(capsys):

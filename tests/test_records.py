@@ -124,6 +124,34 @@ def test_a_missing_part_is_named(tmp_path, name):
         records.load(folder)
 
 
+def test_what_is_put_away_is_read_and_has_no_weights(tmp_path):
+    folder = written(tmp_path / "runs")
+    kept = records.put_away(folder, tmp_path / "results")
+    assert kept == tmp_path / "results" / NAME / folder.name
+    names = {"curve.jsonl.gz", "run.json", "settings.toml"}
+    assert {file.name for file in kept.iterdir()} == names
+    before, after = records.load(folder), records.load(kept)
+    assert after.run == before.run and after.settings == before.settings
+    assert all((after.curve[name] == before.curve[name]).all() for name in records.COLUMNS)
+
+
+def test_the_place_of_the_data_is_not_put_away(tmp_path):
+    folder = written(tmp_path / "runs")
+    text = (folder / "settings.toml").read_text()
+    (folder / "settings.toml").write_text(text.replace("[task]", '[task]\npath = "/secret"'))
+    kept = records.put_away(folder, tmp_path / "results")
+    assert records.load(folder).settings["task"]["path"] == "/secret"
+    assert "secret" not in (kept / "settings.toml").read_text()
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-9], lambda b: b"x" + b, lambda b: b[:40] + b[45:]])
+def test_a_compressed_curve_that_is_damaged_is_named(tmp_path, spoil):
+    curve = records.put_away(written(tmp_path), tmp_path / "results") / "curve.jsonl.gz"
+    curve.write_bytes(spoil(curve.read_bytes()))
+    with pytest.raises(BadInput, match=r"curve\.jsonl\.gz: not a gzip file, or not all of it"):
+        records.load(curve.parent)
+
+
 def test_folders_that_are_no_runs_are_named(tmp_path):
     with pytest.raises(BadInput, match="not a run"):
         records.load(tmp_path)

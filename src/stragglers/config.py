@@ -146,7 +146,7 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
         if path in group:
             for other in group - {path}:
                 document = _without(document, other.split("."))
-    if path not in ("seed", "task.path"):
+    if path not in ("seed", "task.path", "evaluations"):
         document = _without(document, ["paper"])  # another experiment than the published one
     changed = _with(document, path.split("."), value_of(text.strip()))
     if _leaf(path) in KINDS:

@@ -3,6 +3,7 @@
     runs/<name>/<hash>-<seed>/
       settings.toml      the resolved experiment, its defaults written out
       curve.jsonl        one line for each evaluation, on the disk as soon as it is known
+                         (curve.jsonl.gz in a result that was put away, without its weights)
       run.json           what it is, on what it ran, and its status: running, finished, diverged
       model.safetensors  at the end: "w/...", the weights, and "model/...", what is evaluated
       checkpoints/       until the end: see checkpoint.py
@@ -15,10 +16,12 @@ it ends: a folder with it is whole. JSON has no NaN and no infinity; both are nu
 
 import errno
 import fcntl
+import gzip
 import hashlib
 import json
 import os
 import tomllib
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,6 +155,21 @@ def finish(
     _write(folder / "run.json", _pretty({**run, **facts}))
 
 
+def put_away(folder: Path, out: Path) -> Path:
+    """Copies what a result needs: no weights, no place of the data, and the curve compressed."""
+    record = load(folder)
+    there = out / record.name / folder.name
+    settings = {**record.settings, "task": {**record.settings["task"]}}
+    settings["task"].pop("path", None)
+    with files.told(there):
+        there.mkdir(parents=True, exist_ok=True)
+    curve = b"".join(map(line, as_json(record)["curve"]))
+    _write(there / "settings.toml", tomlfile.dumps(settings).encode())
+    _write(there / "curve.jsonl.gz", gzip.compress(curve, mtime=0))
+    _write(there / "run.json", _pretty(record.run))
+    return there
+
+
 def _in_order(weights: bytes) -> bytes:
     """Equal weights as equal bytes: safetensors writes its metadata in an order of chance."""
     end = 8 + int.from_bytes(weights[:8], "little")
@@ -194,7 +212,7 @@ def load(folder: str | Path) -> Record:
     if run is None:
         raise BadInput(f"{folder}: not a run, it has no run.json")
     head = msgspec.convert(run, _Head)
-    curve, warnings = _curve(folder / "curve.jsonl")
+    curve, warnings = _curve(folder)
     record = Record(folder, head.name, head.hash, head.seed, head.status, head.diverged,
                     _settings(folder / "settings.toml"), curve, run, warnings)  # fmt: skip
     if record.is_cut:
@@ -251,9 +269,15 @@ def _run(folder: Path) -> dict[str, Any] | None:
     raise BadInput(f"{path}: format {run.get('format')!r}, this version reads {FORMAT}")
 
 
-def _curve(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+def _curve(folder: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    path = folder / "curve.jsonl"
+    put_away = path.with_name("curve.jsonl.gz")
+    if not path.exists() and put_away.exists():
+        path = put_away
     try:
-        lines = path.read_bytes()
+        lines = path.read_bytes() if path is not put_away else gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BadInput(f"{path}: not a gzip file, or not all of it ({error})") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
     warnings = []

@@ -104,6 +104,14 @@ def photos():
     return np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3)).astype(np.uint8)
 
 
+def test_undistorted_images_are_trained_on_as_they_are_tested(photos):
+    trained, tested = (
+        np.asarray(PREPARE["undistorted"](jnp.asarray(photos), k)) for k in (KEY, None)
+    )
+    np.testing.assert_array_equal(trained, tested)
+    assert {where(one, photo) for one, photo in zip(trained, photos)} == {((4, 4), False)}
+
+
 def test_each_image_has_its_own_crop_and_flip(photos):
     crops = np.asarray(crop(jnp.asarray(photos), KEY))
     assert crops.shape == (40, 24, 24, 3) and crops.dtype == np.float32

@@ -7,12 +7,14 @@
     standardised (x - mean) / max(sd, 1/sqrt(n)) over the n = 1,728 values of a crop
 
 Under profile afo a batch shares the place of its crop, as in the code of 2020, and the loss has
-1e-4 times the sum of squares of the weights.
+1e-4 times the sum of squares of the weights. Under `undistorted` training images are prepared as
+test images are.
 """
 
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +25,12 @@ from stragglers.data import images
 from stragglers.data.cifar import COARSE_OF_FINE
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.errors import BadInput
-from stragglers.models.base import Profile
 from stragglers.models.resnet import l2_penalty, resnet
 from stragglers.partition import deal
 from stragglers.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
 
+Profile = Literal["fedjax", "afo", "undistorted"]
 SIDE, CROP = 32, 24
 MODEL = resnet()
 
@@ -116,11 +118,19 @@ def standardised(x: jax.Array) -> jax.Array:
     return centred / jnp.maximum(deviation, np.prod(x.shape[1:]) ** -0.5)
 
 
+def middle(x: jax.Array, key: jax.Array | None) -> jax.Array:
+    """Always the crop in the middle."""
+    del key
+    return crop(x, None)
+
+
 PREPARE: dict[Profile, Callable[[jax.Array, jax.Array | None], jax.Array]] = {
     "fedjax": crop,
     "afo": partial(crop, together=True),
+    "undistorted": middle,
 }
 PENALTY: dict[Profile, Callable | None] = {
     "fedjax": None,
     "afo": partial(l2_penalty, weight=1e-4),
+    "undistorted": None,
 }

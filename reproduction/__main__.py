@@ -1,0 +1,76 @@
+"""python -m reproduction: docs/reproduction.md and its picture, from results/ alone.
+
+python -m reproduction run [NAME ...]: trains what is missing of rows and open points, and keeps it.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from reproduction import document, picture, rows
+from stragglers import config, files, records
+from stragglers.commands import base
+from stragglers.errors import BadInput, about
+from stragglers.stopping import Interrupted
+
+DOCS = rows.HERE.parent / "docs"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m reproduction", description=__doc__)
+    commands = parser.add_subparsers(title="commands")
+    train = commands.add_parser("run", help="train what is missing, and keep it in results/")
+    train.add_argument(
+        "names", nargs="*", metavar="NAME", help="beginnings of presets, open points"
+    )
+    base.add_training(train)
+    train.set_defaults(run=run)
+    parser.set_defaults(run=write)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except BadInput as error:
+        print(f"reproduction: {error}", file=sys.stderr)
+        return 2
+    except Interrupted as signal:
+        print("reproduction: interrupted; the same command goes on", file=sys.stderr)
+        return 128 + signal.number
+    return 0
+
+
+def write(options: argparse.Namespace) -> None:
+    text = document.document()
+    files.write(DOCS / "reproduction.md", lambda temporary: Path(temporary).write_text(text))
+    picture.save(rows.found(), DOCS / "reproduction.svg")
+
+
+def run(options: argparse.Namespace) -> None:
+    from stragglers import build, trials
+
+    count, terms = base.checked_training(options, default=1)
+    out = files.output_folder(options.out)
+    folder = options.path or os.environ.get("STRAGGLERS_DATA")
+    jobs = []
+    for variant in rows.chosen(options.names):
+        document = variant.document
+        if folder:
+            document = config.override(document, f"task.path={base.json(folder)}")
+        with about(variant.preset):
+            build.prepare_data(config.experiment_from(document).task)
+        jobs += [
+            job._replace(label=", ".join([job.label, *variant.sets]))
+            for job in trials.jobs_of({variant.preset: document}, count, out)
+            if not records.is_over(rows.RESULTS / job.name / job.folder.name)
+        ]
+    try:
+        trials.run_missing(jobs, options.processes, terms, options.together)
+    finally:  # also at a signal
+        kept = [job for job in jobs if records.is_over(job.folder)]
+        for job in kept:
+            records.put_away(job.folder, rows.RESULTS)
+        print(f"{len(kept)} of {len(jobs)} trials are kept; `python -m reproduction` has them said")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

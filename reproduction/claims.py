@@ -1,0 +1,253 @@
+"""The paper's claims as comparisons of numbers, wherever both sides of one were measured.
+
+    check     one comparison, with its numbers: it holds, or not
+    verdict   held if all checks of a claim hold, not held if none does, else partly held;
+              not yet tested without any
+
+Accuracies are means over the last fifth of a curve, medians over trials; within EQUAL points they
+are equal.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from reproduction.rows import TABLES, Measured, Variant, points, published
+from stragglers.report.experiments import TASKS
+from stragglers.report.statistics import Summary
+
+EQUAL = 1.0  # points
+METRICS = ("straggler", "total")
+PER_DOMAIN = tuple(table for table in TABLES if table.endswith("per-domain"))
+PER_EXAMPLE = tuple(table for table in TABLES if table.endswith("per-example"))
+NAMES = {"fedadam": "FedAdam", "fedadam-over-selection": "over-selection", "fare-dust": "FARe-DUST",
+         "feast": "FeAST", "fedavg": "FedAvg", "fedavg-time-limit": "with a time limit",
+         "fedbuff": "FedBuff", "fedbuff-ema": "FedBuff + EMA", "fedbuff-kd": "FedBuff + KD",
+         "fedbuff-l2": "FedBuff + L2", "fedbuff-ema-adam": "FedBuff + EMA + Adam"}  # fmt: skip
+
+Numbers = Callable[[Variant], Measured | None]
+
+
+class Check(NamedTuple):
+    text: str
+    held: bool
+
+
+class Claim(NamedTuple):
+    text: str
+    checks: list[Check]
+
+    @property
+    def verdict(self) -> str:
+        if not self.checks:
+            return "not yet tested"
+        held = [check.held for check in self.checks]
+        return "held" if all(held) else "partly held" if any(held) else "not held"
+
+
+def claims(numbers: Numbers) -> list[Claim]:
+    at = Compared(numbers)
+    dust, over, adam, feast = "fare-dust", "fedadam-over-selection", "fedadam", "feast"
+    buffers = ("fedbuff-ema", "fedbuff-kd", "fedbuff-ema-adam")
+    return [
+        Claim(
+            "FARe-DUST is consistently among the best on straggler data.",
+            at.rank(TABLES, dust, 3),
+        ),
+        Claim(
+            "FARe-DUST is above FedAdam + over-selection, which takes the same time.",
+            at.accuracy(TABLES, dust, over, above=True),
+        ),
+        Claim(
+            "FARe-DUST is above FedBuff.",
+            at.accuracy(TABLES, dust, "fedbuff-ema", above=True),
+        ),
+        Claim(
+            "On EMNIST with per-domain latency FARe-DUST is even above FedAdam that waits for all.",
+            at.accuracy(("emnist/per-domain",), dust, adam, above=True),
+        ),
+        Claim(
+            "On CIFAR-100 with per-domain latency FARe-DUST is as good on straggler data as "
+            "FedAdam that waits for all, 2.5 times as fast.",
+            at.accuracy(("cifar100/per-domain",), dust, adam, metrics=("straggler",))
+            + at.times(("cifar100/per-domain",), dust, adam, 1 / 2.5),
+        ),
+        Claim(
+            "FeAST has the highest straggler accuracy with per-domain latency.",
+            at.extreme(PER_DOMAIN, feast, "straggler", highest=True),
+        ),
+        Claim(
+            "FeAST is no worse than FedAdam + over-selection on EMNIST with per-example latency, "
+            "and faster.",
+            at.accuracy(("emnist/per-example",), feast, over)
+            + at.times(("emnist/per-example",), feast, over, 1.0),
+        ),
+        Claim(
+            "With a large κ FeAST is over-tuned to straggler data: its total accuracy is the "
+            "lowest of all, and a smaller κ has more.",
+            at.extreme(PER_DOMAIN, feast, "total", highest=False) + at.smaller_kappa(),
+        ),
+        Claim(
+            "FedBuff ends first, at lower accuracy than FedAdam that waits for all.",
+            at.fastest("fedbuff-ema") + at.accuracy(TABLES, "fedbuff-ema", adam, above=False),
+        ),
+        Claim(
+            "EMA, distillation and Adam make FedBuff better, and EMA steadier.",
+            [c for row in buffers for c in at.accuracy(TABLES, row, "fedbuff", above=True)]
+            + at.steadier("fedbuff-ema", "fedbuff"),
+        ),
+        Claim("Over-selection makes FedAdam faster.", at.times(TABLES, over, adam, 0.6)),
+        Claim(
+            "With per-example latency over-selection costs no accuracy.",
+            at.accuracy(PER_EXAMPLE, over, adam),
+        ),
+        Claim(
+            "With per-domain latency over-selection costs both accuracies.",
+            at.accuracy(PER_DOMAIN, over, adam, above=False),
+        ),
+        Claim(
+            "With per-domain latency a time limit makes FedAvg faster at the cost of straggler "
+            "accuracy.",
+            at.times(PER_DOMAIN, "fedavg-time-limit", "fedavg", 1.0)
+            + at.accuracy(
+                PER_DOMAIN, "fedavg-time-limit", "fedavg", above=False, metrics=("straggler",)
+            ),
+        ),
+        Claim(
+            "The more clients FedBuff has under way (χ), the faster and the noisier it is.",
+            at.order("chi", "time_s", "s", rising=False)
+            + at.order("chi", "swing", "points of swing", rising=True),
+        ),
+        Claim(
+            "The longer FeAST waits (τ_max), the higher its straggler accuracy.",
+            at.order("tau", "late_straggler", "%", rising=True),
+        ),
+        Claim("Over-selection is best near the stragglers' share of clients.", []),
+    ]
+
+
+class Compared(NamedTuple):
+    """Checks of what was measured; what was not has none."""
+
+    numbers: Numbers
+
+    def accuracy(
+        self, tables: Iterable[str], row: str, other: str, *, above: bool | None = None,
+        metrics: Iterable[str] = METRICS,
+    ) -> list[Check]:  # fmt: skip
+        """A row is above another, below it, or (None) at least not below it."""
+        checks = []
+        for table in tables:
+            ours, theirs = self._of(table, row), self._of(table, other)
+            if ours is None or theirs is None:
+                continue
+            for metric in metrics:
+                a, b = _late(ours, metric), _late(theirs, metric)
+                held = {True: a > b + EQUAL, False: a < b - EQUAL, None: a >= b - EQUAL}[above]
+                text = f"{_title(table)}, {metric}: {NAMES[row]} {a:.1f}, {NAMES[other]} {b:.1f}"
+                checks.append(Check(text, held))
+        return checks
+
+    def extreme(
+        self, tables: Iterable[str], row: str, metric: str, *, highest: bool
+    ) -> list[Check]:
+        """A row is the highest, or the lowest, of its table."""
+        checks = []
+        for table in tables:
+            there = {name: _late(found, metric) for name, found in self._table(table).items()}
+            if row in there and len(there) > 1:
+                a = there.pop(row)
+                rival = (max if highest else min)(there, key=lambda name: there[name])
+                held = a > there[rival] + EQUAL if highest else a < there[rival] - EQUAL
+                text = f"{_title(table)}, {metric}: {NAMES[row]} {a:.1f}, next {NAMES[rival]} "
+                checks.append(Check(text + f"{there[rival]:.1f}", held))
+        return checks
+
+    def rank(self, tables: Iterable[str], row: str, worst: int) -> list[Check]:
+        """A row is at this place of its table, or a better one."""
+        checks = []
+        for table in tables:
+            there = {name: found.late_straggler for name, found in self._table(table).items()}
+            if row in there and len(there) > worst:
+                place = sorted(there, key=lambda name: -there[name]).index(row) + 1
+                text = f"{_title(table)}, straggler: {NAMES[row]} is {place} of {len(there)}"
+                checks.append(Check(text, place <= worst))
+        return checks
+
+    def times(self, tables: Iterable[str], row: str, other: str, most: float) -> list[Check]:
+        """A row takes at most this share of another's time."""
+        checks = []
+        for table in tables:
+            ours, theirs = self._of(table, row), self._of(table, other)
+            if ours and theirs:
+                a, b = ours.time_s.median, theirs.time_s.median
+                text = f"{_title(table)}: {NAMES[row]} {a:,.0f} s, {NAMES[other]} {b:,.0f} s"
+                checks.append(Check(f"{text} ({b / a:.1f} ×)", a < most * b))
+        return checks
+
+    def fastest(self, row: str) -> list[Check]:
+        checks = []
+        for table in TABLES:
+            there = {name: found.time_s.median for name, found in self._table(table).items()}
+            if row in there and len(there) > 1:
+                a = there.pop(row)
+                rival = min(there, key=lambda name: there[name])
+                text = f"{_title(table)}: {NAMES[row]} {a:,.0f} s, next {NAMES[rival]} "
+                checks.append(Check(text + f"{there[rival]:,.0f} s", a < there[rival]))
+        return checks
+
+    def steadier(self, row: str, other: str) -> list[Check]:
+        checks = []
+        for table in TABLES:
+            ours, theirs = self._of(table, row), self._of(table, other)
+            if ours and theirs:
+                text = f"{_title(table)}, swing: {ours.swing:.1f} against {theirs.swing:.1f} points"
+                checks.append(Check(text, ours.swing < theirs.swing))
+        return checks
+
+    def smaller_kappa(self) -> list[Check]:
+        """Somewhere below the published κ total accuracy is higher."""
+        there = self._point("kappa")
+        if () not in there or len(there) < 2:
+            return []
+        a = _late(there.pop(()), "total")
+        best = max(there, key=lambda sets: _late(there[sets], "total"))
+        b = _late(there[best], "total")
+        text = f"EMNIST, per-domain, total: {', '.join(best)} {b:.1f}, published κ {a:.1f}"
+        return [Check(text, b > a + EQUAL)]
+
+    def order(self, point: str, field: str, unit: str, *, rising: bool) -> list[Check]:
+        """Along the variants of an open point, at least three of them, a number goes one way."""
+        fields = [getattr(found, field) for found in self._point(point).values()]
+        values = [float(given.median if isinstance(given, Summary) else given) for given in fields]
+        if len(values) < 3:
+            return []
+        text = f"{' → '.join(f'{value:,.1f}' for value in values)} {unit}"
+        return [Check(text, values == sorted(values, reverse=not rising))]
+
+    def _of(self, table: str, row: str) -> Measured | None:
+        return self._table(table).get(row)
+
+    def _table(self, table: str) -> dict[str, Measured]:
+        variants = [v for v in published() if v.preset.startswith(f"{table}/")]
+        found = {v.preset.rsplit("/", 1)[1]: self.numbers(v) for v in variants}
+        return _with_numbers(found)
+
+    def _point(self, name: str) -> dict[tuple[str, ...], Measured]:
+        (point,) = (point for point in points() if point.name == name)
+        found = {variant.sets: self.numbers(variant) for variant in point.variants}
+        return _with_numbers(found)
+
+
+def _with_numbers(found: dict[Any, Measured | None]) -> dict[Any, Measured]:
+    """What was measured, without what diverged."""
+    return {key: one for key, one in found.items() if one and not math.isnan(one.swing)}
+
+
+def _late(measured: Measured, metric: str) -> float:
+    return measured.late_straggler if metric == "straggler" else measured.late_total
+
+
+def _title(table: str) -> str:
+    task, latency = table.split("/")
+    return f"{TASKS[task]}, {latency}"

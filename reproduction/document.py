@@ -1,0 +1,228 @@
+"""docs/reproduction.md: the template, and numbers as cells.
+
+Percent and points throughout, seconds of simulated time. A number of one trial has no interval.
+"""
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+from reproduction.claims import claims
+from reproduction.rows import HERE, TABLES, Found, Measured, Point, Variant, found, measured
+from reproduction.rows import points as open_points
+from reproduction.rows import published as published_rows
+from stragglers.report.cells import NOTHING, seconds
+from stragglers.report.experiments import TASKS
+from stragglers.report.statistics import Summary
+
+
+class Table(NamedTuple):
+    title: str
+    names: list[str]
+    rows: list[list[str]]
+    left: list[str]  # what it has no row of yet
+
+
+def document() -> str:
+    """The whole text, from what is in results/ alone."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    there = found()
+
+    @cache
+    def numbers(variant: Variant) -> Measured | None:
+        return measured(variant, there)
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["table"] = _markdown
+    return environment.get_template("template.md").render(
+        tables=[table for name in TABLES if (table := _table(name, numbers)).rows],
+        claims=claims(numbers),
+        points=[_point(point, numbers) for point in open_points() if _done(point, numbers) > 1],
+        waiting=[point for point in open_points() if _done(point, numbers) < 2],
+        costs=_costs(there),
+        ran=_ran(there),
+        at=lambda preset, *sets: numbers(Variant(preset, sets)),
+        share=lambda preset: _straggler_share(there, preset),
+        slower=_slower(there),
+        best_reading=_best_reading(numbers),
+    )
+
+
+# Cells.
+
+
+def _accuracy(summary: Summary) -> str:
+    if math.isnan(summary.median):
+        return "diverged"
+    if len(summary.values) == 1:
+        return f"{summary.median:.1f}"
+    return f"{summary.median:.1f} [{summary.low:.1f}, {summary.high:.1f}]"
+
+
+def _percent(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:.1f}"
+
+
+def _difference(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:+.1f}"
+
+
+def _published(value: float, interval: tuple[float, float]) -> str:
+    return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
+
+
+def _markdown(table: Table) -> str:
+    lines = [table.names, ["---", *["---:"] * (len(table.names) - 1)], *table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# Tables.
+
+
+def _table(name: str, numbers: Any) -> Table:
+    """A table of the paper beside ours; highest published straggler accuracy first."""
+    variants = [v for v in published_rows() if v.preset.startswith(f"{name}/")]
+    variants.sort(key=lambda v: -v.paper.straggler if v.paper else 0)
+    rows, left = [], []
+    for variant in variants:
+        paper, ours = variant.paper, numbers(variant)
+        assert paper
+        if ours is None:
+            left.append(paper.row)
+            continue
+        rows.append([
+            paper.row,
+            _published(paper.straggler, paper.straggler_interval),
+            _accuracy(ours.straggler),
+            _percent(ours.late_straggler),
+            _difference(ours.straggler.median - paper.straggler),
+            _published(paper.total, paper.total_interval),
+            _accuracy(ours.total),
+            _percent(ours.late_total),
+            _difference(ours.total.median - paper.total),
+            f"{paper.time_s:,.0f}{' *' if paper.anomaly else ''}",
+            seconds(ours.time_s.median),
+            f"{_difference(100 * (ours.time_s.median / paper.time_s - 1))} %",
+            str(ours.trials),
+        ])  # fmt: skip
+    names = ["", "straggler: paper", "here", "end", "Δ", "total: paper", "here", "end", "Δ",
+             "time [s]: paper", "here", "Δ", "trials"]  # fmt: skip
+    task, latency = name.split("/")
+    return Table(f"{TASKS[task]}, {latency} latency", names, rows, left)
+
+
+def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
+    """An open point as a table, and what it says."""
+    beside = numbers(Variant(point.beside))
+    rows, left, there = [], [], {}
+    for variant in point.variants:
+        label = ", ".join(variant.sets) or "preset"
+        if (ours := numbers(variant)) is None:
+            left.append(label)
+            continue
+        if not math.isnan(ours.swing):
+            there[label] = ours
+        rows.append([
+            label,
+            _accuracy(ours.straggler), _percent(ours.late_straggler),
+            _accuracy(ours.total), _percent(ours.late_total),
+            _difference(ours.late_straggler - beside.late_straggler) if beside else NOTHING,
+            _difference(ours.late_total - beside.late_total) if beside else NOTHING,
+            seconds(ours.time_s.median), str(ours.trials),
+        ])  # fmt: skip
+    row = Variant(point.beside).paper
+    against = f"vs {row.row}: " if row else ""
+    names = ["", "straggler", "end", "total", "end", f"{against}straggler", "total",
+             "time [s]", "trials"]  # fmt: skip
+    return point, Table(point.question, names, rows, left), _sentence(there, beside, row)
+
+
+def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> str:
+    if not there:
+        return "All of them diverged."
+    straggler = max(there, key=lambda label: there[label].late_straggler)
+    total = max(there, key=lambda label: there[label].late_total)
+    said = f"Most straggler accuracy: {straggler}; most total accuracy: {total}."
+    if beside is None or row is None:
+        return said
+    above = [
+        label
+        for label, ours in there.items()
+        if ours.late_straggler > beside.late_straggler and ours.late_total > beside.late_total
+    ]
+    return f"{said} Above {row.row} in both: {'; '.join(above) or 'none'}."
+
+
+def _best_reading(numbers: Any) -> float:
+    """FARe-DUST's highest straggler accuracy on EMNIST under any reading at the published ρ."""
+    readings = {
+        v for p in open_points() if p.name in ("teacher", "distillation") for v in p.variants
+    }
+    there = [ours for variant in readings if (ours := numbers(variant))]
+    return max((ours.late_straggler for ours in there), default=math.nan)
+
+
+def _done(point: Point, numbers: Any) -> int:
+    return sum(numbers(variant) is not None for variant in point.variants)
+
+
+# What was run, and what it took.
+
+
+def _ran(there: Found) -> dict[str, Any]:
+    trials = [trial for some in there.values() for trial in some]
+    rows = [variant for variant in published_rows() if variant.key in there]
+
+    def every(*path: str) -> str:
+        return " and ".join(sorted({trial.run[path[0]][path[1]] for trial in trials}))
+
+    return {
+        "trials": len(trials),
+        "rows": len(rows),
+        "of": len(published_rows()),
+        "single": all(len(some) == 1 for some in there.values()),
+        "device": every("device", "kind"),
+        "jax": every("versions", "jax"),
+        "hours": sum(trial.run["wall_s"] for trial in trials) / 3600,
+        "client_updates": sum(trial.run["trained"] for trial in trials),
+    }
+
+
+def _costs(there: Found) -> Table:
+    """Real time of the first trial of each published row."""
+    rows = []
+    for variant in published_rows():
+        for trial in there.get(variant.key, [])[:1]:
+            training = float(trial.curve["wall_s"][-1])
+            rows.append([
+                variant.preset,
+                f"{training:.0f}",
+                f"{trial.run['trained'] / training:,.0f}",
+                f"{trial.curve['examples'][-1] / training:,.0f}",
+                f"{trial.run['wall_s'] - training:.0f}",
+                f"{sum(trial.run['memory'].values()) / 2**30:.2f}",
+            ])  # fmt: skip
+    names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]"]
+    return Table("", names, rows, [])
+
+
+def _slower(there: Found) -> dict[str, float]:
+    """FARe-DUST's training time over that of FedAdam + over-selection, by task."""
+    ratios = {}
+    for table in TABLES[:2]:
+        dust, over = (there.get(Variant(f"{table}/{row}").key)
+                      for row in ("fare-dust", "fedadam-over-selection"))  # fmt: skip
+        if dust and over:
+            walls = [float(some[0].curve["wall_s"][-1]) for some in (dust, over)]
+            ratios[TASKS[table.split("/")[0]]] = walls[0] / walls[1]
+    return ratios
+
+
+def _straggler_share(there: Found, preset: str) -> float:
+    """Percent of the reports on time that come from stragglers."""
+    trial = there[Variant(preset).key][0]
+    return 100 * trial.run["schedule"]["share"]["straggler"]["used"]

@@ -1,0 +1,155 @@
+"""What belongs to the reproduction, and the trials that there are of it.
+
+    published   presets with a row of the paper, in the order in which they are worth their time
+    points      open_points.toml: variants of a preset that differ in what the paper leaves open
+    measured    a variant's numbers over its trials, in percent and seconds
+
+A trial belongs to a variant if their settings are equal once today's defaults are filled in, so
+that results outlive a new setting.
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stragglers import config, records
+from stragglers.errors import BadInput
+from stragglers.records import Record
+from stragglers.report import statistics
+from stragglers.report.statistics import Summary
+from stragglers.settings import Paper
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+EVALUATIONS = 50  # of a trial; presets have 20, too few to see how much accuracy swings
+LATE = 5  # one fifth of a curve is its end
+
+TABLES = ("cifar100/per-domain", "emnist/per-domain", "emnist/per-example", "cifar100/per-example")
+FIRST = ("fedadam", "fedadam-over-selection", "fare-dust", "feast", "fedbuff-ema")
+
+
+class Variant(NamedTuple):
+    preset: str
+    sets: tuple[str, ...] = ()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document = config.override_all(config.read(self.preset), self.sets)
+        return config.override(document, f"evaluations={EVALUATIONS}")
+
+    @property
+    def paper(self) -> Paper | None:
+        return config.experiment_from(self.document).paper
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.preset, _key(self.document)
+
+
+class Point(NamedTuple):
+    """An open point: variants to compare with one another and with a row."""
+
+    name: str
+    question: str
+    preset: str
+    beside: str  # the preset of the row
+    variants: tuple[Variant, ...]
+
+
+class Measured(NamedTuple):
+    """Over trials: at the end of training, and as a mean over the end of the curve."""
+
+    trials: int
+    straggler: Summary  # percent
+    total: Summary
+    time_s: Summary
+    late_straggler: float  # median over trials, percent
+    late_total: float
+    swing: float  # standard deviation of straggler accuracy there, likewise
+
+
+Found = dict[tuple[str, str], list[Record]]  # finished trials by a variant's key
+
+
+def published() -> list[Variant]:
+    """Those of EMNIST and CIFAR-100: table after table, the rows that carry the claims first."""
+    known = config.presets()
+    names = [f"{table}/{row}" for table in TABLES for row in FIRST]
+    others = [name for table in TABLES for name in known if name.startswith(f"{table}/")]
+    return [Variant(name) for name in dict.fromkeys(names + others)]
+
+
+def points() -> list[Point]:
+    text = (HERE / "open_points.toml").read_text(encoding="utf-8")
+    return [
+        Point(
+            point["name"],
+            point["question"],
+            point["preset"],
+            point["beside"],
+            tuple(Variant(point["preset"], tuple(sets)) for sets in point["variants"]),
+        )
+        for point in tomllib.loads(text)["point"]
+    ]
+
+
+def chosen(names: Sequence[str]) -> list[Variant]:
+    """What names ask for: beginnings of presets, open points; nothing: all of it."""
+    by_point = {point.name: point.variants for point in points()}
+    wanted: list[Variant] = []
+    for name in names:
+        rows = [v for v in published() if f"{v.preset}/".startswith(f"{name.rstrip('/')}/")]
+        if not rows and name not in by_point:
+            raise BadInput(f"{name!r} is no row of the reproduction; expected the beginning of a "
+                           f"preset, or one of {', '.join(by_point)}")  # fmt: skip
+        wanted += [*rows, *by_point.get(name, ())]
+    if not names:
+        wanted = [*published(), *(v for variants in by_point.values() for v in variants)]
+    once: dict[tuple[str, str], Variant] = {}
+    for variant in wanted:
+        once.setdefault(variant.key, variant)
+    return list(once.values())
+
+
+def found() -> Found:
+    by_key: Found = {}
+    for record in records.find([RESULTS]):
+        by_key.setdefault((record.name, _key(record.settings)), []).append(record)
+    return by_key
+
+
+def measured(variant: Variant, there: Found) -> Measured | None:
+    trials = there.get(variant.key)
+    if not trials:
+        return None
+
+    def final(key: str, scale: float) -> Summary:
+        values = [scale * statistics.outcome(trial, key) for trial in trials]
+        return statistics.summarise(values, statistics.USUAL)
+
+    def late(key: str, what: Callable[[np.ndarray], float] = np.mean) -> float:
+        if math.isnan(final(key, 1).median):
+            return math.nan  # a trial diverged
+        return float(np.median([100 * what(_end(trial.curve[key])) for trial in trials]))
+
+    return Measured(
+        len(trials),
+        final("straggler_accuracy", 100),
+        final("total_accuracy", 100),
+        final("time_s", 1),
+        late("straggler_accuracy"),
+        late("total_accuracy"),
+        late("straggler_accuracy", np.std),
+    )
+
+
+def _end(curve: np.ndarray) -> np.ndarray:
+    return curve[-max(1, len(curve) // LATE) :]
+
+
+def _key(document: dict[str, Any]) -> str:
+    return records.settings_hash(config.resolved(config.experiment_from(document)))

@@ -1,0 +1,88 @@
+from reproduction.claims import Check, Claim, Compared, claims
+from reproduction.rows import Measured, Variant
+from stragglers.report.statistics import Summary
+
+
+def value(number):
+    return Summary((number,), number, number, number, 0)
+
+
+def measured(straggler, total, time_s=1.0, swing=1.0):
+    return Measured(1, value(straggler), value(total), value(time_s), straggler, total, swing)
+
+
+def numbers(table, **rows):
+    there = {f"{table}/{row.replace('_', '-')}": found for row, found in rows.items()}
+    return lambda variant: there.get(variant.preset) if not variant.sets else None
+
+
+def held(checks):
+    return [check.held for check in checks]
+
+
+def test_verdicts():
+    yes, no = Check("", True), Check("", False)
+    verdicts = [Claim("", some).verdict for some in ([], [yes, yes], [yes, no], [no])]
+    assert verdicts == ["not yet tested", "held", "partly held", "not held"]
+
+
+def test_without_results_nothing_is_tested():
+    assert {claim.verdict for claim in claims(lambda variant: None)} == {"not yet tested"}
+
+
+def test_accuracies_within_a_point_are_equal():
+    table = "cifar100/per-domain"
+    at = Compared(numbers(table, fedadam=measured(50, 40), fare_dust=measured(50.9, 41.1)))
+    assert held(at.accuracy([table], "fare-dust", "fedadam", above=True)) == [False, True]
+    assert held(at.accuracy([table], "fare-dust", "fedadam", above=False)) == [False, False]
+    assert held(at.accuracy([table], "fedadam", "fare-dust")) == [True, False]
+    assert held(at.accuracy([table], "fedadam", "fare-dust", above=False)) == [False, True]
+    assert at.accuracy(["emnist/per-domain"], "fare-dust", "fedadam") == []
+
+
+def test_the_highest_the_lowest_and_places():
+    table = "emnist/per-domain"
+    at = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
+                          fedavg=measured(70, 83), fare_dust=measured(60, 80)))  # fmt: skip
+    assert held(at.extreme([table], "feast", "straggler", highest=True)) == [True]
+    assert held(at.extreme([table], "feast", "total", highest=False)) == [True]
+    assert held(at.extreme([table], "fedadam", "straggler", highest=True)) == [False]
+    assert held(at.rank([table], "fedavg", 3)) == [True]
+    assert held(at.rank([table], "fare-dust", 3)) == [False]
+    assert "FARe-DUST is 4 of 4" in at.rank([table], "fare-dust", 3)[0].text
+
+
+def test_times():
+    table = "emnist/per-domain"
+    at = Compared(numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390)))
+    assert held(at.times([table], "fedbuff-ema", "fedadam", 0.4)) == [True]
+    assert held(at.times([table], "fedbuff-ema", "fedadam", 0.3)) == [False]
+    assert held(at.fastest("fedbuff-ema")) == [True] and held(at.fastest("fedadam")) == [False]
+
+
+def test_orders_along_an_open_point():
+    times = {
+        ("concurrency=50",): (300.0, 1.0),
+        (): (200.0, 3.0),
+        ("concurrency=200",): (100.0, 2.0),
+    }
+
+    def found(variant: Variant):
+        there = times.get(variant.sets)
+        return there and measured(50, 50, *there)
+
+    at = Compared(found)
+    assert held(at.order("chi", "time_s", "s", rising=False)) == [True]
+    assert held(at.order("chi", "swing", "points", rising=True)) == [False]
+    times.pop(())
+    assert at.order("chi", "time_s", "s", rising=False) == []  # two are no order
+
+
+def test_a_smaller_kappa():
+    sweep = {
+        (): measured(99, 60),
+        ("kappa=0.2",): measured(96, 89),
+        ("kappa=0.1",): measured(90, 87),
+    }
+    (check,) = Compared(lambda variant: sweep.get(variant.sets)).smaller_kappa()
+    assert check.held and "kappa=0.2 89.0" in check.text

@@ -1,0 +1,130 @@
+"""The page is what its results say, and every part of it can be made again."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reproduction import __main__ as command
+from reproduction import document, picture, rows
+from stragglers import records
+from stragglers.stopping import Interrupted
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reproduction.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def there():
+    return rows.found()
+
+
+def test_the_page_is_what_the_command_writes():
+    assert document.document() == PAGE, "run `make reproduction`"
+
+
+def test_the_picture_is_of_these_results(there):
+    drawn = (ROOT / "docs" / "reproduction.svg").read_text()
+    assert f"curves {picture.digest(there)}" in drawn, "run `make reproduction`"
+
+
+def test_the_readme_shows_it():
+    first_screen = (ROOT / "README.md").read_text().split("## ")[0]
+    assert "(docs/reproduction.svg)" in first_screen and "(docs/reproduction.md)" in first_screen
+
+
+def test_what_the_readme_says_about_it(there):
+    (percent,) = re.findall(r"in (\d+) % of the time", (ROOT / "README.md").read_text())
+    waiting, small = (
+        rows.measured(rows.Variant(f"emnist/per-domain/{row}", sets), there)
+        for row, sets in (("fedadam", ()), ("feast", ("kappa=0.2",)))
+    )
+    assert percent == f"{100 * small.time_s.median / waiting.time_s.median:.0f}"
+    assert small.late_straggler > waiting.late_straggler and small.late_total > waiting.late_total
+    once = all(len(e.trials) == 1 for table in picture.TABLES for e in picture.lines(table, there))
+    assert once == ("one trial each" in (ROOT / "README.md").read_text())
+
+
+def test_results_are_whole_small_and_belong(there):
+    wanted = {variant.key for variant in rows.chosen([])}
+    assert there.keys() <= wanted
+    for trial in (trial for trials in there.values() for trial in trials):
+        assert trial.status == "finished" and not trial.warnings
+        assert trial.settings["updates"] == trial.curve["updates"][-1] or "feast" in trial.name
+        assert "path" not in trial.settings["task"]
+        assert len(trial.curve["step"]) == rows.EVALUATIONS
+        assert {file.name for file in trial.folder.iterdir()} == {
+            "curve.jsonl.gz", "run.json", "settings.toml"
+        }  # fmt: skip
+    assert sum(file.stat().st_size for file in rows.RESULTS.rglob("*.*")) < 4e6
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists()
+
+
+def test_other_results_make_another_page(there, monkeypatch):
+    """Whatever stands in the page comes from the results, not from the template."""
+    gone = rows.Variant("emnist/per-domain/fedavg").key
+    fewer = {key: trials for key, trials in there.items() if key != gone}
+    left = sum(map(len, fewer.values()))
+    monkeypatch.setattr(document, "found", lambda: fewer)
+    page = document.document()
+    rows_of = {text: re.findall(r"^\| FedAvg \|.*$", text, re.M) for text in (PAGE, page)}
+    assert len(rows_of[page]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials, " in page
+    assert picture.digest(fewer) == picture.digest(there)  # which has no FedAvg
+
+
+def test_what_diverged_is_shown_and_compared_with_nothing(there, monkeypatch):
+    key = rows.Variant("cifar100/per-domain/fare-dust").key
+    lost = [trial._replace(status="diverged", diverged="so it is") for trial in there[key]]
+    monkeypatch.setattr(document, "found", lambda: there | {key: lost})
+    page = document.document()
+    assert "nan" not in page
+    (row,) = re.findall(r"^\| FARe-DUST \| 51\.9.*$", page, re.M)
+    assert row.count("diverged") == 2 and "| – |" in row
+    assert "CIFAR-100, per-domain, straggler: FARe-DUST" not in page
+
+
+def test_the_command_writes_both(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "DOCS", tmp_path)
+    assert command.main([]) == 0
+    assert (tmp_path / "reproduction.md").read_text() == PAGE
+    assert (tmp_path / "reproduction.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("signal", [None, 15])
+def test_run_trains_what_is_missing_and_keeps_what_is_over(
+    there, tmp_path, monkeypatch, capsys, signal
+):
+    asked, kept = [], []
+    variant = rows.Variant("emnist/per-domain/feast", ("kappa=0.05",))
+    folder = there[variant.key][0].folder
+    shutil.copytree(folder, tmp_path / "results" / variant.preset / folder.name)
+    monkeypatch.setattr(rows, "RESULTS", tmp_path / "results")
+
+    def train(jobs, *_):
+        asked.extend(jobs)
+        if signal:
+            raise Interrupted(signal)
+
+    monkeypatch.setattr("stragglers.trials.run_missing", train)
+    monkeypatch.setattr("stragglers.build.prepare_data", lambda task: None)
+    is_over = records.is_over
+    monkeypatch.setattr(
+        records, "is_over", lambda folder: folder == asked[0].folder if asked else is_over(folder)
+    )
+    monkeypatch.setattr(records, "put_away", lambda folder, out: kept.append(folder))
+    code = command.main(["run", "kappa", "--out", str(tmp_path), "--trials", "2"])
+    assert code == (143 if signal else 0)
+    seeds = [(job.experiment.algorithm.kappa, job.experiment.seed) for job in asked]
+    assert len(seeds) == 13 and (0.05, 1) in seeds and (0.05, 0) not in seeds  # it is kept already
+    assert kept == [asked[0].folder]
+    assert f"1 of {len(asked)} trials are kept" in capsys.readouterr().out
+
+
+def test_unknown_names_are_refused(capsys):
+    assert command.main(["run", "kapa"]) == 2
+    assert "'kapa' is no row of the reproduction" in capsys.readouterr().err

@@ -1,0 +1,48 @@
+import numpy as np
+
+from reproduction import rows
+from stragglers import config
+
+
+def test_every_published_row_of_images_is_there_once():
+    names = [variant.preset for variant in rows.published()]
+    images = [n for n in config.presets() if n.startswith(("emnist/", "cifar100/"))]
+    assert sorted(names) == sorted(images) and len(names) == 46
+    assert names[0] == "cifar100/per-domain/fedadam"
+    assert all(variant.paper for variant in rows.published())
+
+
+def test_every_open_point_can_be_trained():
+    for point in rows.points():
+        keys = {variant.key for variant in point.variants}
+        assert len(keys) == len(point.variants) > 1
+        assert point.beside in config.presets()
+        assert rows.Variant(point.preset).key in keys or point.name == "beta"
+
+
+def test_names_choose_rows_and_points_once():
+    chosen = rows.chosen(["emnist/per-domain/feast", "kappa"])
+    assert len(chosen) == 7 and chosen[0] == rows.Variant("emnist/per-domain/feast")
+    assert len(rows.chosen(["cifar100"])) == 22
+    assert len({variant.key for variant in rows.chosen([])}) == len(rows.chosen([]))
+
+
+def test_numbers_are_of_the_last_point_and_of_the_last_fifth():
+    there = rows.found()
+    variant = rows.Variant("cifar100/per-domain/fedadam")
+    trial = there[variant.key][0]
+    measured = rows.measured(variant, {variant.key: [trial]})
+    curve = 100 * trial.curve["straggler_accuracy"]
+    assert measured.straggler.median == curve[-1]
+    np.testing.assert_allclose(measured.late_straggler, curve[40:].mean())
+    np.testing.assert_allclose(measured.swing, curve[40:].std())
+    assert measured.trials == 1 and measured.time_s.median == trial.curve["time_s"][-1]
+
+
+def test_a_trial_is_found_whatever_new_settings_there_are():
+    there = rows.found()
+    variant = rows.Variant("emnist/per-domain/feast", ("kappa=0.1",))
+    trial = there[variant.key][0]
+    older = {key: value for key, value in trial.settings.items() if key != "precision"}
+    assert rows._key(older) == variant.key[1]  # filled in with its default
+    assert rows.measured(rows.Variant("emnist/per-domain/feast", ("kappa=0.11",)), there) is None

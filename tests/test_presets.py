@@ -64,6 +64,8 @@ def cut(name, folders):
         changes += ["goal=2"] + ["cohort=3"] * ("over_selection" in schedule)
     if "late_rounds" in schedule:
         changes += ["late_rounds=2"]
+    if "minimum" in schedule:
+        changes += ["minimum=1"]
     return config.experiment_from(config.override_all(document, changes))
 
 

@@ -1,3 +1,4 @@
+import builtins
 import fcntl
 import os
 import signal
@@ -6,7 +7,26 @@ import sys
 
 import pytest
 
-from stragglers import config, records, tomlfile
+from stragglers import config, records, tomlfile, workers
+from stragglers.stopping import Wish
+from stragglers.workers import Job, News
+
+
+def test_a_signal_while_jax_is_being_loaded_is_heeded_after_that(monkeypatch, tmp_path):
+    """An exception inside of its libraries would abort the process."""
+    wish, loaded, load = Wish(), [], builtins.__import__
+
+    def loading(name, *given):
+        if name == "stragglers.recording":
+            wish.hear(signal.SIGINT)
+        module = load(name, *given)
+        loaded.extend([name] if name == "stragglers.recording" else [])
+        return module
+
+    job = Job("a", "a", tmp_path / "a", config.experiment_from(config.read("fleet")))
+    monkeypatch.setattr(builtins, "__import__", loading)
+    outcome = workers._train([job], News(print, print), workers.USUAL, wish)
+    assert outcome.lines == ["stopped before it trained"] and loaded == ["stragglers.recording"]
 
 
 @pytest.mark.slow

@@ -172,9 +172,11 @@ def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:
         done = p.step / p.steps
         news.update(bundle[which].label, done, _now(p))
 
+    # Loads jax. Not interrupted: an exception in the middle of its libraries aborts the process.
+    from stragglers.recording import record
+
     try:
         with about(name), wish.at_once() as now_wait:
-            from stragglers.recording import record  # loads jax
 
             def on_start(start: "Start") -> None:
                 news.say(label, _setting(start))

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from stragglers.setup import Start
     from stragglers.simulate import Progress, Result
 
-SENDING_S = 2.0  # is plenty for an outcome to reach the parent
+# A process with nothing to do waits so long to be dismissed, while others may keep where they are.
+PATIENCE_S = 10.0
 
 
 class Job(NamedTuple):
@@ -148,7 +149,7 @@ def _end() -> None:
     while parent.is_alive():
         parent.join(0.2)
         if _wish.number and _training.acquire(blocking=False):
-            parent.join(SENDING_S)
+            parent.join(PATIENCE_S)
             break
     os._exit(1)
 

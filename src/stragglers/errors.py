@@ -4,9 +4,15 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+LONGEST = 80  # characters of a value
+
 
 class BadInput(ValueError):
     """A mistake of the caller; the command line prints its one line and exits with 2."""
+
+    def __init__(self, line: str) -> None:
+        # Names of files, groups and keys are anybody's: they must not end or disguise the line.
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
 
 
 @contextmanager
@@ -16,6 +22,15 @@ def about(where: str) -> Iterator[None]:
         yield
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
+
+
+def shown(value: object) -> str:
+    """A value as a line has room for it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no number of thousands of digits
+        return "a huge number"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def did_you_mean(given: str, valid: Iterable[str]) -> str:

@@ -18,7 +18,6 @@ import fcntl
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -276,9 +275,4 @@ def _line(line: bytes) -> list[Any]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not valid TOML ({error})") from None
+    return tomlfile.read(path, str(path))

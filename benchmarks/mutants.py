@@ -25,7 +25,8 @@ from benchmarks.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parent.parent
 TREE = ["src", "tests", "benchmarks", "docs", "README.md", "Makefile", "pyproject.toml"]
-LIMIT_S = 3600
+LIMIT_S = 1800
+CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"  # compiled programs: most are unchanged
 
 ALGORITHMS = ["test_witnesses", "test_invariants", "test_faults"]
 KEPT = ["test_checkpoint", "test_recording", "test_records"]
@@ -70,7 +71,7 @@ def copy(folder: Path) -> Path:
     return folder
 
 
-def judge(mutation: Mutation, tree: Path, cache: Path, near_only: bool) -> Verdict:
+def judge(mutation: Mutation, tree: Path, near_only: bool) -> Verdict:
     source = tree / "src" / "stragglers" / mutation.file
     text = source.read_text()
     if text.count(mutation.old) != 1:
@@ -80,28 +81,30 @@ def judge(mutation: Mutation, tree: Path, cache: Path, near_only: bool) -> Verdi
     try:
         default = ALGORITHMS if mutation.file.startswith("algorithms/") else []
         near = [f"tests/{name}.py" for name in NEAR.get(mutation.file, default)]
-        what, test = pytest(tree, cache, near)
+        what, test = pytest(tree, near)
         if what == "survived" and not near_only:
             others = sorted(str(path.relative_to(tree)) for path in tree.glob("tests/**/test_*.py"))
-            what, test = pytest(tree, cache, [path for path in others if path not in near])
+            what, test = pytest(tree, [path for path in others if path not in near])
     finally:
         source.write_text(text)
     return Verdict(mutation, what, test, time.monotonic() - began)
 
 
-def pytest(tree: Path, cache: Path, tests: list[str]) -> tuple[str, str]:
+def pytest(tree: Path, tests: list[str]) -> tuple[str, str]:
     """The verdict of some tests, and the first that failed."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree)]),
-        "JAX_COMPILATION_CACHE_DIR": str(cache),  # all but the mutated programs are the same
+        "JAX_COMPILATION_CACHE_DIR": str(CACHE),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     # No bytecode: a source that changes within a second looks as it was. No shrinking, either:
     # that a test fails is enough.
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p",
-               "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile", "hasty", *tests]  # fmt: skip
+    command = [
+        sys.executable, "-B", "-m", "pytest", "-x", "-q", "-rfE", "--tb=no",
+        "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile", "hasty", *tests,
+    ]  # fmt: skip
     try:
         done = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT_S
@@ -125,7 +128,7 @@ def main() -> int:
     chosen = [
         mutation
         for mutation in MUTATIONS
-        if options.only in f"{mutation.kind} {mutation.file} {mutation.why}"
+        if options.only in f"{mutation.kind}, {mutation.file}: {mutation.why}"
     ]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         free: SimpleQueue[Path] = SimpleQueue()
@@ -135,7 +138,7 @@ def main() -> int:
         def one(mutation: Mutation) -> Verdict:
             tree = free.get()
             try:
-                verdict = judge(mutation, tree, Path(folder) / "cache", options.near)
+                verdict = judge(mutation, tree, options.near)
             finally:
                 free.put(tree)
             print(

@@ -166,7 +166,8 @@ MUTATIONS = [
         "1e38 is taken",
     ),
     Mutation(
-        "not finite", "metrics.py", "jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)",
+        "not finite", "metrics.py",
+        "jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)",
         "jnp.sum(groups[None] * values[:, None], axis=-1)", "one group's NaN is everybody's",
     ),
     # Reports in the wrong account.

@@ -26,7 +26,7 @@ from benchmarks.mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).parent.parent
 TREE = ["src", "tests", "benchmarks", "docs", "README.md", "Makefile", "pyproject.toml"]
 LIMIT_S = 1800
-CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"  # compiled programs: most are unchanged
+CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 
 ALGORITHMS = ["test_witnesses", "test_invariants", "test_faults"]
 KEPT = ["test_checkpoint", "test_recording", "test_records"]
@@ -50,7 +50,19 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "plan.py": ["test_schedule", "test_faults", "test_cli", "test_latency"],
     "report/statistics.py": ["report/test_statistics", "report/test_results"],
     "commands/base.py": ["test_cli", "test_run", "test_trials", "test_checkpoint"],
+    "algorithms/base.py": ALGORITHMS,
+    "algorithms/feast.py": ALGORITHMS,
+    "algorithms/fare_dust.py": ALGORITHMS,
 }
+FIRST = {"algorithms/feast.py": "feast", "algorithms/fare_dust.py": "fare"}  # of the nearest
+
+
+# No bytecode: a source that changes within a second looks as it was. No smallest example, either:
+# that a test fails is enough.
+OPTIONS = [
+    "-B", "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist",
+    "--hypothesis-profile", "hasty",
+]  # fmt: skip
 
 
 class Verdict(NamedTuple):
@@ -71,6 +83,17 @@ def copy(folder: Path) -> Path:
     return folder
 
 
+def environment(tree: Path) -> dict[str, str]:
+    """A copy's own sources, and one cache of programs for all copies: most are unchanged."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree)]),
+        "JAX_COMPILATION_CACHE_DIR": str(CACHE),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
 def judge(mutation: Mutation, tree: Path, near_only: bool) -> Verdict:
     source = tree / "src" / "stragglers" / mutation.file
     text = source.read_text()
@@ -79,12 +102,15 @@ def judge(mutation: Mutation, tree: Path, near_only: bool) -> Verdict:
     began = time.monotonic()
     source.write_text(text.replace(mutation.old, mutation.new))
     try:
-        default = ALGORITHMS if mutation.file.startswith("algorithms/") else []
-        near = [f"tests/{name}.py" for name in NEAR.get(mutation.file, default)]
-        what, test = pytest(tree, near)
-        if what == "survived" and not near_only:
-            others = sorted(str(path.relative_to(tree)) for path in tree.glob("tests/**/test_*.py"))
-            what, test = pytest(tree, [path for path in others if path not in near])
+        near = [f"tests/{name}.py" for name in NEAR[mutation.file]]
+        every = sorted(str(path.relative_to(tree)) for path in tree.glob("tests/**/test_*.py"))
+        stages = [near] if near_only else [near, [path for path in every if path not in near]]
+        if mutation.file in FIRST:
+            stages.insert(0, [near[0], "-k", FIRST[mutation.file]])
+        what, test = "survived", ""
+        for stage in stages:
+            if what == "survived":
+                what, test = pytest(tree, stage)
     finally:
         source.write_text(text)
     return Verdict(mutation, what, test, time.monotonic() - began)
@@ -92,22 +118,15 @@ def judge(mutation: Mutation, tree: Path, near_only: bool) -> Verdict:
 
 def pytest(tree: Path, tests: list[str]) -> tuple[str, str]:
     """The verdict of some tests, and the first that failed."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree)]),
-        "JAX_COMPILATION_CACHE_DIR": str(CACHE),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
-    # No bytecode: a source that changes within a second looks as it was. No shrinking, either:
-    # that a test fails is enough.
-    command = [
-        sys.executable, "-B", "-m", "pytest", "-x", "-q", "-rfE", "--tb=no",
-        "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile", "hasty", *tests,
-    ]  # fmt: skip
+    command = [sys.executable, *OPTIONS, *tests]
     try:
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+            command,
+            cwd=tree,
+            env=environment(tree),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
         )
     except subprocess.TimeoutExpired:
         return "hangs", ""

@@ -275,7 +275,8 @@ MUTATIONS = [
     ),
     # What is on the disk, and when.
     Mutation(
-        "disk", "files.py", "            sync(temporary)\n            os.replace(temporary, path)\n",
+        "disk", "files.py",
+        "            sync(temporary)\n            os.replace(temporary, path)\n",
         "            os.replace(temporary, path)\n            sync(path)\n",
         "a name may point to an empty file",
     ),

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 Count = Annotated[int, Meta(ge=1, le=10**8)]
-Positive = Annotated[float, Meta(gt=0, le=1e12)]  # nor is infinity of any use
-NotNegative = Annotated[float, Meta(ge=0, le=1e12)]
+Positive = Annotated[float, Meta(gt=0, le=1e300)]  # nor is infinity of any use
+NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]

@@ -8,11 +8,21 @@ LONGEST = 80  # characters of a value
 
 
 class BadInput(ValueError):
-    """A mistake of the caller; the command line prints its one line and exits with 2."""
+    """A mistake of the caller; the command line prints its line and exits with 2.
 
-    def __init__(self, line: str) -> None:
-        # Names of files, groups and keys are anybody's: they must not end or disguise the line.
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+    More lines are for lists of what there is to get.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*map(_printable, lines))
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+def _printable(line: str) -> str:
+    """Names of files, groups and keys are anybody's: they must not end or disguise a line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 @contextmanager
@@ -21,7 +31,8 @@ def about(where: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
+        first, *more = error.args
+        raise BadInput(f"{where}: {first}", *more) from None
 
 
 def shown(value: object) -> str:

@@ -24,13 +24,15 @@ from typing import Any
 from benchmarks.mutants import OPTIONS, copy, environment
 
 WITNESSES = ["tests/test_witnesses.py", "-k"]
+ALGORITHM = ["tests/algorithms", "tests/test_simulate.py", *WITNESSES]
+WHAT = "test_base or refused or ends_of or ((every_option or given_up) and {})"
 TESTS = {
     "schedule.py": ["tests/test_schedule.py"],
     "client.py": ["tests/test_client.py", *WITNESSES, "test_client or (every_option and fedavg)"],
-    "algorithms/base.py": [*WITNESSES, "every_option and (fedavg or feast)"],
-    "algorithms/fedavg.py": [*WITNESSES, "every_option and fedavg"],
-    "algorithms/fare_dust.py": [*WITNESSES, "every_option and fare"],
-    "algorithms/feast.py": [*WITNESSES, "every_option and feast"],
+    "algorithms/base.py": [*ALGORITHM, WHAT.format("(fedavg or feast or late)")],
+    "algorithms/fedavg.py": [*ALGORITHM, WHAT.format("fedavg")],
+    "algorithms/fare_dust.py": [*ALGORITHM, WHAT.format("fare")],
+    "algorithms/feast.py": [*ALGORITHM, WHAT.format("feast")],
 }
 LIMIT_S = 900.0
 

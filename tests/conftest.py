@@ -11,11 +11,15 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
 import jax
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # The same examples on every machine: a failure in one place is a failure everywhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
+# For benchmarks/mutants.py: that a test fails is enough, the smallest example is not looked for.
+settings.register_profile(
+    "hasty", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate]
+)
 
 
 @pytest.fixture

@@ -243,3 +243,38 @@ def test_a_penalty_on_the_weights_is_part_of_the_loss():
         np.testing.assert_allclose(
             with_penalty[name] - without[name], 0.2 * weights, rtol=1e-4, atol=1e-6
         )
+
+
+def noise(key):
+    return jnp.zeros(()) if key is None else jax.random.normal(key)
+
+
+NOISY = TELLTALE._replace(
+    model=Model(lambda key: jnp.zeros(2), lambda w, x, key: x * w[0] + noise(key) * w[1]),
+    prepare=lambda x, key: jnp.full((len(x), 1), noise(key)),
+    loss=lambda logits, y: logits[:, 0],
+)
+
+
+@cache
+def noisy_training():
+    return jax.jit(local_training(NOISY.lesson, Client(learning_rate=1.0, batch_size=BATCH)))
+
+
+def drawn(seed, dispatch, steps=4):
+    """What the augmentation and the dropout of each local step drew, [steps, 2]."""
+    zero = jnp.zeros(2)
+    sums = [
+        noisy_training()(
+            UNITS, np.uint32(seed), Download(zero, zero),
+            jax.tree.map(jnp.int32, Job(dispatch, 0, ROWS, ROWS, count)),
+        )
+        for count in range(steps + 1)
+    ]  # fmt: skip
+    return np.diff(np.array(sums), axis=0)
+
+
+def test_every_local_step_has_randomness_of_its_own():
+    each = np.stack([drawn(seed, dispatch) for seed in (0, 1) for dispatch in (0, 1, 5)])
+    assert each.shape == (6, 4, 2) and len(np.unique(each.round(4))) == each.size
+    np.testing.assert_array_equal(drawn(1, 5), each[-1])  # by its address, whenever it is asked for

@@ -70,3 +70,47 @@ def test_folders_are_on_the_disk_with_their_names(tmp_path, monkeypatch):
     assert set(synced) == {tmp_path, tmp_path / "a"} and (tmp_path / "a" / "b").is_dir()
     files.make_folder(tmp_path / "a" / "b")
     assert len(synced) == 2
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What reaches the disk and which names appear, in order; files by their inode."""
+    calls = []
+    fsync, replace, rename = os.fsync, os.replace, os.rename
+
+    def synced(handle):
+        calls.append(("on the disk", os.fstat(handle).st_ino))
+        fsync(handle)
+
+    def named(how):
+        def call(source, target):
+            calls.append(("named", os.stat(source).st_ino))
+            how(source, target)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", named(replace))
+    monkeypatch.setattr(os, "rename", named(rename))
+    return calls
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, seen):
+    path = tmp_path / "a.txt"
+    files.write(path, put("one"))
+    file, folder = path.stat().st_ino, tmp_path.stat().st_ino
+    assert seen == [("on the disk", file), ("named", file), ("on the disk", folder)]
+
+
+def test_so_is_all_that_a_folder_holds(tmp_path, seen):
+    def fill(folder):
+        for name in "ab":
+            (folder / name).write_text(name)
+        return "whole"
+
+    files.write_folder(tmp_path, fill)
+    whole = tmp_path / "whole"
+    inside = {("on the disk", (whole / name).stat().st_ino) for name in "ab"}
+    assert {*seen[:2]} == inside
+    folder, parent = whole.stat().st_ino, tmp_path.stat().st_ino
+    assert seen[2:] == [("on the disk", folder), ("named", folder), ("on the disk", parent)]

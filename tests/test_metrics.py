@@ -51,3 +51,28 @@ def test_only_groups_with_tested_clients_are_there(task, params):
 def test_test_examples_of_nobody_have_no_spread(task, params, owners):
     nobody = task._replace(test_client=owners)
     assert metrics.per_client(nobody, params, metrics.test_data(nobody)) is None
+
+
+def test_an_example_that_is_not_finite_is_of_its_own_group_alone(task, params, monkeypatch):
+    """Nor does padding, of which it is one, count it again."""
+    first = int(np.flatnonzero(task.test_straggler)[0])
+    order = np.array([first, *(row for row in range(60) if row != first)])
+    x = task.test_x[order].copy()
+    x[0] = np.nan
+    spoilt = task._replace(test_x=x, test_y=task.test_y[order],
+                           test_straggler=task.test_straggler[order])  # fmt: skip
+    whole = metrics.evaluate(task, params, metrics.test_data(task))
+    monkeypatch.setattr(metrics, "BATCH", 7)
+    found = metrics.evaluate(spoilt, params, metrics.test_data(spoilt))
+    assert np.isnan(found.straggler_loss) and np.isnan(found.total_loss)
+    np.testing.assert_allclose(found.standard_loss, whole.standard_loss, rtol=1e-5)
+    np.testing.assert_allclose(found.standard_accuracy, whole.standard_accuracy, rtol=1e-6)
+
+
+def test_total_accuracy_is_over_all_examples(task, params):
+    found = metrics.evaluate(task, params, metrics.test_data(task))
+    good, straggler = right(task, params), task.test_straggler
+    assert straggler.sum() not in (0, 30, 60)  # a mean of the two groups would be another number
+    np.testing.assert_allclose(
+        found[:3], [good[straggler].mean(), good[~straggler].mean(), good.mean()], rtol=1e-6
+    )

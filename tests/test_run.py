@@ -1,12 +1,14 @@
 """`stragglers run`, small: the real command line on a tiny glyphs task."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from stragglers import config, records
-from stragglers.cli import main
+from stragglers.cli import _parser, main
+from stragglers.commands.base import checked_training
 
 SMALL = (
     "--set writers=12 --set goal=3 --set over_selection=1.67 --set updates=30 --set evaluations=2"
@@ -160,3 +162,12 @@ def test_the_literal_reading_is_another_experiment():
         literal = config.experiment_from(config.with_reading(document, "literal"))
         assert (literal.server, literal.algorithm) != (ours.server, ours.algorithm)
     assert literal.client.learning_rate == 0.1 and literal.server.learning_rate == 0.006
+
+
+def test_minutes_are_minutes():
+    parser = _parser()
+    before = time.time()
+    options = parser.parse_args(["run", "--minutes", "2", "--checkpoint-minutes", "0.5"])
+    count, terms = checked_training(options, default=3)
+    assert count == 3 and terms.checkpoint_s == 30
+    assert before + 120 <= terms.deadline <= time.time() + 120

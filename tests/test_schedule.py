@@ -702,3 +702,17 @@ def test_points_of_a_curve_by_updates_and_by_time():
     assert plan.steps_at(updates=[1, 2, 3, 10, 99]) == [1, 2, 5]
     assert plan.steps_at(times=[3.9, 4.0, 9.0, 50.0]) == [0, 1, 3, 5]
     assert plan.steps_at(updates=[4], times=[9.0]) == [2, 3]
+
+
+def test_a_round_that_never_closes_is_told_unless_the_budget_is_met_before():
+    """Two clients a round; from the fourth round on nobody reports."""
+    stuck = table_latency([1.0] * 6 + [np.inf] * 100)
+    for updates in (8, 10, 40):
+        with pytest.raises(BadInput, match="round 3 never closes"):
+            schedule.over_selected(9, stuck, seed=0, goal=2, cohort=2, updates=updates)
+    # Late reports count, too: three rounds of two are the budget, and nobody waits for a fourth.
+    late = dict(seed=0, goal=1, cohort=2, late_seconds=5.0, count="all_returned")
+    plan = schedule.over_selected(9, stuck, **late, updates=6)
+    assert plan.steps == 3 and plan.updates.tolist() == [2, 4, 6]
+    with pytest.raises(BadInput, match="round 3 never closes"):
+        schedule.over_selected(9, stuck, **late, updates=7)

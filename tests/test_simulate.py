@@ -257,7 +257,7 @@ def test_a_bad_kappa_is_refused(kappa):
     refused(f"kappa={kappa}, expected a number from 0 to 1", feast, ADAM, beta=0.9, kappa=kappa)
 
 
-@pytest.mark.parametrize("beta", [-0.1, 1.0, np.nan])
+@pytest.mark.parametrize("beta", [-0.1, 1.0, 1.5, np.nan])
 def test_a_bad_beta_is_refused(beta):
     refused(f"beta={beta}, expected", feast, ADAM, beta=beta, kappa=0.5)
 

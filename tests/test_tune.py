@@ -126,8 +126,8 @@ def test_the_papers_grids_are_as_large_as_it_says():
     [
         ("search = 1", "expected [[search]] tables"),
         ("[[search]]", "expected [[search]] tables"),
-        ("[[search]]\nkappa = 0.5", "expected [[search]] tables"),
-        ("[[search]]\nkappa = []", "expected [[search]] tables"),
+        ("[[search]]\nkappa = 0.5", "kappa: 0.5 given, expected a list of values"),
+        ("[[search]]\nkappa = []", "kappa: [] given, expected a list of values"),
         ("[[search]]\nkapa = [0.5]", "did you mean"),
         ("[[search]]\nkappa = [0.5, 2.0]", "algorithm.kappa = 2.0"),
         ("[[search]\n", "not valid TOML"),

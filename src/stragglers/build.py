@@ -98,24 +98,44 @@ def factors(given: settings.Latency) -> dict[str, Factors] | Factors:
             }
 
 
+def check(experiment: settings.Experiment) -> None:
+    """Refuses settings that contradict each other, before anything is loaded or drawn for them."""
+    given, updates = experiment.schedule, experiment.updates
+    factors(experiment.latency)
+    _check_limit(given.time_limit)
+    if isinstance(given, settings.Buffered):
+        schedule.check_buffer(
+            buffer=given.buffer, concurrency=given.concurrency, updates=updates,
+            client_timeout=given.client_timeout, minimum=given.minimum,
+        )  # fmt: skip
+        return
+    schedule.check_rounds(
+        goal=given.goal, cohort=cohort(given), updates=updates, late_seconds=given.late_seconds,
+        late_rounds=given.late_rounds, round_timeout=given.round_timeout, minimum=given.minimum,
+    )  # fmt: skip
+
+
+def _check_limit(given: settings.TimeLimit | None) -> None:
+    if given is not None and (given.seconds is None) == (given.percentile is None):
+        raise BadInput("schedule.time_limit: give `seconds` or `percentile`, and not both")
+
+
 def time_limit(
     given: settings.TimeLimit | None,
     who: Population,
     times: dict[str, Factors] | Factors,
     seed: int,
 ) -> TimeLimit | None:
-    match given:
-        case None:
-            return None
-        case settings.TimeLimit(seconds=float(seconds), percentile=None):
-            return TimeLimit(seconds, given.scope, given.fill)
-        case settings.TimeLimit(seconds=None, percentile=float(percentile)):
-            seconds = latency.percentile_limit(
-                who, times, seed=seed, percentile=percentile, scope=given.scope
-            )
-            return TimeLimit(seconds, given.scope, given.fill)
-        case _:
-            raise BadInput("schedule.time_limit: give `seconds` or `percentile`, and not both")
+    if given is None:
+        return None
+    _check_limit(given)
+    seconds = given.seconds
+    if given.percentile is not None:
+        seconds = latency.percentile_limit(
+            who, times, seed=seed, percentile=given.percentile, scope=given.scope
+        )
+    assert seconds is not None
+    return TimeLimit(seconds, given.scope, given.fill)
 
 
 def struck(given: settings.Faults | None, who: Population, seed: int) -> faults.Faults | None:
@@ -180,7 +200,8 @@ def latencies(experiment: settings.Experiment, who: Population) -> NDArray[np.fl
 
 
 def check_trainable(experiment: settings.Experiment) -> None:
-    """Refuses what can only be planned, before anything is loaded for it."""
+    """Refuses what can only be planned, or not even that, before anything is loaded for it."""
+    check(experiment)
     if isinstance(experiment.task, settings.Fleet):
         raise BadInput("a fleet has no data to train on; `stragglers plan` it")
     for name in ("client", "server", "algorithm"):

@@ -8,7 +8,6 @@ Every mistake is one line with the key, what was given and what is allowed.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from stragglers import schema
+from stragglers import schema, tomlfile
 from stragglers.errors import BadInput, did_you_mean
 from stragglers.settings import Experiment
 
@@ -105,13 +104,8 @@ def read(name: str) -> dict[str, Any]:
         source = resources.files("stragglers") / "presets" / f"{name}.toml"
     else:
         raise BadInput(_no_preset(name, set(known)))
-    try:
-        document = tomllib.loads(source.read_text(encoding="utf-8"))
-        return _beside(document, source.parent) if isinstance(source, Path) else document
-    except OSError as error:
-        raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{name}: not valid TOML ({error})") from None
+    document = tomlfile.read(source, name)
+    return _beside(document, source.parent) if isinstance(source, Path) else document
 
 
 def _beside(document: Any, folder: Path) -> Any:
@@ -214,8 +208,8 @@ def _without_none(document: Any) -> Any:
 def value_of(text: str) -> Any:
     """A TOML value; a bare word is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return tomlfile.loads(f"value = {text}")["value"]
+    except ValueError:
         return text
 
 

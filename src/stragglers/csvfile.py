@@ -11,7 +11,8 @@ from stragglers.errors import BadInput
 def rows(path: Path, what: str) -> Iterator[tuple[int, list[str]]]:
     """Each row with the number of its (last) line; a byte order mark is passed over."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = b"" if path.is_char_device() else path.read_bytes()  # it may have no end
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise BadInput(f"{path}: cannot be read as {what} ({error.strerror})") from None
     except UnicodeDecodeError as error:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import csvfile
-from stragglers.errors import BadInput
+from stragglers.errors import BadInput, shown
 
 Array = NDArray[np.float64]
 Distribution = Callable[[Array], Array]
@@ -144,7 +144,9 @@ def _read_column(path: Path, column: str | None) -> Array:
     if column is not None:
         _, header = next(rows, (1, []))
         if column not in header:
-            raise BadInput(f"{path}: line 1: {','.join(header)!r}, expected a column {column!r}")
+            raise BadInput(
+                f"{path}: line 1: {shown(','.join(header))}, expected a column {column!r}"
+            )
         place = header.index(column)
     values = []
     for line, row in rows:
@@ -155,7 +157,7 @@ def _read_column(path: Path, column: str | None) -> Array:
         except (ValueError, IndexError):
             value = math.nan
         if not 0 <= value < math.inf:
-            raise BadInput(f"{path}: line {line}: {','.join(row)!r}, expected a number >= 0")
+            raise BadInput(f"{path}: line {line}: {shown(','.join(row))}, expected a number >= 0")
         values.append(value)
     if not values:
         raise BadInput(f"{path}: no samples, expected one number a line")

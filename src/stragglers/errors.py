@@ -4,9 +4,25 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+LONGEST = 80  # characters of a value
+
 
 class BadInput(ValueError):
-    """A mistake of the caller; the command line prints its one line and exits with 2."""
+    """A mistake of the caller; the command line prints its line and exits with 2.
+
+    More lines are for lists of what there is to get.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*map(_printable, lines))
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+def _printable(line: str) -> str:
+    """Names of files, groups and keys are anybody's: they must not end or disguise a line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 @contextmanager
@@ -15,7 +31,17 @@ def about(where: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
+        first, *more = error.args
+        raise BadInput(f"{where}: {first}", *more) from None
+
+
+def shown(value: object) -> str:
+    """A value as a line has room for it."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no number of thousands of digits
+        return "a huge number"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def did_you_mean(given: str, valid: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stragglers import csvfile, draws
 from stragglers.draws import Purpose
-from stragglers.errors import BadInput, did_you_mean
+from stragglers.errors import BadInput, did_you_mean, shown
 from stragglers.population import Population
 
 
@@ -105,8 +105,8 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
     names = [name.strip() for name in header]
     columns = names[1:]
     if names[:1] != ["client"] or not columns or len({*columns}) != len(columns):
-        raise BadInput(f"{path}: line 1: {','.join(header)!r}, expected the header 'client' and "
-                       f"some of {', '.join(NAMES)}")  # fmt: skip
+        raise BadInput(f"{path}: line 1: {shown(','.join(header))}, expected the header 'client' "
+                       f"and some of {', '.join(NAMES)}")  # fmt: skip
     for name in columns:
         if name not in NAMES:
             raise BadInput(f"{path}: line 1: {name!r}; {did_you_mean(name, NAMES)}")
@@ -124,5 +124,5 @@ def _shares(path: Path, line: int, row: list[str], columns: int) -> list[float]:
         shares = []
     if len(shares) == columns and all(0 <= share <= 1 for share in shares):
         return shares
-    raise BadInput(f"{path}: line {line}: {','.join(row)!r}, expected a client and "
+    raise BadInput(f"{path}: line {line}: {shown(','.join(row))}, expected a client and "
                    f"{columns} numbers from 0 to 1")  # fmt: skip

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stragglers import csvfile, draws
 from stragglers.distributions import Distribution
-from stragglers.errors import BadInput
+from stragglers.errors import BadInput, shown
 from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 
 PAPER_GROUPS = ("standard", "straggler")
@@ -62,7 +62,8 @@ def from_csv(file: str | Path) -> Population:
     _, header = next(rows, (1, []))
     if [name.strip() for name in header] != ["client", "examples", "group"]:
         raise BadInput(
-            f"{path}: line 1: {','.join(header)!r}, expected the header 'client,examples,group'"
+            f"{path}: line 1: {shown(','.join(header))}, expected the header "
+            "'client,examples,group'"
         )
     for line, row in rows:
         if not row:
@@ -89,7 +90,7 @@ def _client(path: Path, line: int, row: list[str]) -> tuple[str, int, str]:
         if count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES:
             return client, int(count), name
     raise BadInput(
-        f"{path}: line {line}: {','.join(row)!r}, expected client,examples,group with a "
+        f"{path}: line {line}: {shown(','.join(row))}, expected client,examples,group with a "
         f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
     )
 

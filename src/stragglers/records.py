@@ -20,7 +20,6 @@ import gzip
 import hashlib
 import json
 import os
-import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -300,9 +299,4 @@ def _line(line: bytes) -> list[Any]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not valid TOML ({error})") from None
+    return tomlfile.read(path, str(path))

@@ -100,21 +100,13 @@ def over_selected(
     tau_max; the plan then ends when the last of them is in), or for `late_rounds` rounds
     (FARe-DUST's k). As many whole rounds are made as fit into `updates`.
     """
-    _positive(goal=goal, cohort=cohort, updates=updates)
-    least = _least(minimum, goal, "goal", round_timeout, "round_timeout")
-    if goal > cohort:
-        raise BadInput(f"goal={goal} reports can never arrive from cohort={cohort} clients; "
-                       "lower `goal` or raise `cohort`")  # fmt: skip
+    rounds, least = check_rounds(
+        goal=goal, cohort=cohort, updates=updates, late_seconds=late_seconds,
+        late_rounds=late_rounds, round_timeout=round_timeout, minimum=minimum,
+    )  # fmt: skip
     if cohort > clients:
         raise BadInput(f"cohort={cohort} clients cannot be drawn from a population of {clients}; "
                        "lower `cohort`")  # fmt: skip
-    if late_seconds is not None and late_rounds is not None:
-        raise BadInput(f"late_seconds={late_seconds} and late_rounds={late_rounds}, expected one")
-    if late_seconds is not None and not late_seconds >= 0:
-        raise BadInput(f"late_seconds={late_seconds}, expected a number >= 0")
-    if late_rounds is not None and late_rounds < 1:
-        raise BadInput(f"late_rounds={late_rounds}, expected a whole number >= 1")
-    rounds = _whole_steps(updates, goal, "round", "goal")
 
     who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds)
     drawn = _drawn(latency, faults, who.ravel())
@@ -200,6 +192,48 @@ def over_selected(
     )
 
 
+def check_rounds(
+    *,
+    goal: int,
+    cohort: int,
+    updates: int,
+    late_seconds: float | None,
+    late_rounds: int | None,
+    round_timeout: float | None,
+    minimum: int | None,
+) -> tuple[int, int]:
+    """Refuses what no population makes good; how many rounds, and how many reports each needs."""
+    _positive(goal=goal, cohort=cohort, updates=updates)
+    least = _least(minimum, goal, "goal", round_timeout, "round_timeout")
+    if goal > cohort:
+        raise BadInput(f"goal={goal} reports can never arrive from cohort={cohort} clients; "
+                       "lower `goal` or raise `cohort`")  # fmt: skip
+    if late_seconds is not None and late_rounds is not None:
+        raise BadInput(f"late_seconds={late_seconds} and late_rounds={late_rounds}, expected one")
+    if late_seconds is not None and not late_seconds >= 0:
+        raise BadInput(f"late_seconds={late_seconds}, expected a number >= 0")
+    if late_rounds is not None and late_rounds < 1:
+        raise BadInput(f"late_rounds={late_rounds}, expected a whole number >= 1")
+    return _whole_steps(updates, goal, "round", "goal"), least
+
+
+def check_buffer(
+    *,
+    buffer: int,
+    concurrency: int,
+    updates: int,
+    client_timeout: float | None,
+    minimum: int | None,
+) -> tuple[int, int]:
+    """The same of a buffer: how many server steps, and how many reports each needs."""
+    _positive(buffer=buffer, concurrency=concurrency, updates=updates)
+    least = _least(minimum, buffer, "buffer", client_timeout, "client_timeout")
+    if buffer > concurrency:
+        raise BadInput(f"buffer={buffer} reports can never come from concurrency={concurrency} "
+                       "clients; lower `buffer` or raise `concurrency`")  # fmt: skip
+    return _whole_steps(updates, buffer, "server step", "buffer"), least
+
+
 def _until(
     closes: NDArray[np.float64], report: NDArray[np.float64], goal: int
 ) -> NDArray[np.bool_]:
@@ -228,15 +262,13 @@ def buffered(
 
     As many whole steps are made as fit into `updates`.
     """
-    _positive(buffer=buffer, concurrency=concurrency, updates=updates)
-    least = _least(minimum, buffer, "buffer", client_timeout, "client_timeout")
-    if buffer > concurrency:
-        raise BadInput(f"buffer={buffer} reports can never come from concurrency={concurrency} "
-                       "clients; lower `buffer` or raise `concurrency`")  # fmt: skip
+    steps, least = check_buffer(
+        buffer=buffer, concurrency=concurrency, updates=updates, client_timeout=client_timeout,
+        minimum=minimum,
+    )  # fmt: skip
     if concurrency > clients:
         raise BadInput(f"concurrency={concurrency} clients cannot be drawn from a population of "
                        f"{clients}; lower `concurrency`")  # fmt: skip
-    steps = _whole_steps(updates, buffer, "server step", "buffer")
     group = buffer if refill == "at_update" else 1
 
     groups = steps * buffer // group  # as many as replace every report

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from stragglers.errors import BadInput, did_you_mean
+from stragglers.errors import BadInput, did_you_mean, shown
 
 T = TypeVar("T", bound=Struct)
 WORDS = {
@@ -31,11 +31,11 @@ def convert(cls: type[T], document: Any, path: str = "") -> T:
         for key, value in document.items():
             where = f"{path}.{key}" if path else key
             if key not in keys(cls):
-                raise BadInput(f"unknown key {where!r}; {did_you_mean(key, keys(cls))}")
-            if isinstance(value, float) and math.isnan(value):
-                raise BadInput(f"{where}: nan given, expected a number")
+                raise BadInput(f"unknown key {shown(where)}; {did_you_mean(key, keys(cls))}")
+            _check_number(value, where)
             if key in fields:
                 _check_word(fields[key], value, where)
+                _check_table(fields[key], value, where)
                 for section, inside, place in _sections(fields[key], value, where):
                     convert(section, inside, place)
     try:
@@ -77,7 +77,26 @@ def _check_word(annotation: Any, value: Any, path: str) -> None:
     for option in _options(annotation):
         if typing.get_origin(option) is Literal and value not in typing.get_args(option):
             words = map(str, typing.get_args(option))
-            raise BadInput(f"{path}: {value!r} given; {did_you_mean(str(value), words)}")
+            given = value if isinstance(value, str) else ""
+            raise BadInput(f"{path}: {shown(value)} given; {did_you_mean(given, words)}")
+
+
+def _check_number(value: Any, path: str) -> None:
+    if isinstance(value, float) and math.isnan(value):
+        raise BadInput(f"{path}: nan given, expected a number")
+
+
+def _check_table(annotation: Any, value: Any, path: str) -> None:
+    """A table whose keys are anybody's, value by value: msgspec would not say which."""
+    for option in _options(annotation):
+        if typing.get_origin(option) is dict and isinstance(value, dict):
+            inside = typing.get_args(option)[1]
+            for key in value if not any(map(_is_struct, _options(inside))) else ():
+                _check_number(value[key], f"{path}.{key}")
+                try:
+                    msgspec.convert(value[key], inside)
+                except msgspec.ValidationError as error:
+                    raise BadInput(_in_words(f"{error} - at `$.{key}`", value, path)) from None
 
 
 def _sections(
@@ -102,12 +121,17 @@ def _choose(structs: list[type[Struct]], value: dict[str, Any], path: str) -> ty
         return structs[0]
     tag = value.get(tag_field)
     if tag is None:
+        known = {key for struct in structs for key in keys(struct)}
+        for key in value:
+            if key not in known:  # perhaps the kind, mistyped
+                raise BadInput(f"unknown key {shown(f'{path}.{key}')}; {did_you_mean(key, known)}")
         raise BadInput(
             f"{path}.{tag_field} is missing; expected one of: {', '.join(map(str, tags))}"
         )
     if not isinstance(tag, str) or tag not in tags:
+        given = tag if isinstance(tag, str) else ""
         raise BadInput(
-            f"{path}.{tag_field}: {tag!r} given; {did_you_mean(str(tag), map(str, tags))}"
+            f"{path}.{tag_field}: {shown(tag)} given; {did_you_mean(given, map(str, tags))}"
         )
     return tags[tag]
 
@@ -133,7 +157,7 @@ def _lookup(document: Any, path: str) -> str:
         if not isinstance(document, dict) or key not in document:
             return "something else"
         document = document[key]
-    return repr(document)
+    return shown(document)
 
 
 def _options(annotation: Any) -> list[Any]:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 Count = Annotated[int, Meta(ge=1, le=10**8)]
-Positive = Annotated[float, Meta(gt=0)]
-NotNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0, le=1e300)]  # nor is infinity of any use
+NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -142,7 +142,7 @@ class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind")
     goal: Count  # B, reports that close a round
     cohort: Count | None = None  # B_t, clients started in a round
     over_selection: Annotated[float, Meta(ge=1, le=1e6)] | None = None  # or their ratio
-    late_seconds: NotNegative | None = None  # FeAST's tau_max
+    late_seconds: Annotated[float, Meta(ge=0)] | None = None  # FeAST's tau_max; inf: all
     late_rounds: Count | None = None  # FARe-DUST's k, and the length of its history
     count: Literal["on_time", "all_returned"] = "on_time"
     round_timeout: Positive | None = None  # seconds after which a round is given up

@@ -5,8 +5,61 @@ Keys with plain values come first, then a [section] for each table. Tables insid
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from stragglers.errors import BadInput, shown
+
+DEEPEST = 20  # tables and lists inside each other
+
+
+def read(source: Path, name: str) -> dict[str, Any]:
+    """The document in a file; a mistake in it is a line with the line that it is in."""
+    try:
+        text = source.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # of UTF-8, or a null byte in the path
+        raise BadInput(f"{name}: not valid TOML ({error})") from None
+    try:
+        return loads(text)
+    except ValueError as error:
+        raise BadInput(f"{name}: not valid TOML ({error}{_line(text, str(error))})") from None
+
+
+def _line(text: str, message: str) -> str:
+    """The line that tomllib speaks of, since it names no key."""
+    where = re.search(r"\(at (?:line (\d+)|end of document)", message)
+    if not where:
+        return ""
+    return f": {shown(text.rstrip().split(chr(10))[int(where[1] or 0) - 1])}"
+
+
+def loads(text: str) -> dict[str, Any]:
+    """A ValueError says what is wrong, also where tomllib would give up otherwise."""
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's limit, of thousands
+        raise ValueError("a number of too many digits") from None
+    _check(document, ())
+    return document
+
+
+def _check(value: Any, path: tuple[str, ...]) -> None:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{'.'.join(path)}: TOML's whole numbers have 64 bits")
+    inside = dict(enumerate(value)) if isinstance(value, list) else value
+    if isinstance(inside, dict):
+        if len(path) > DEEPEST:
+            raise ValueError(f"{'.'.join(path[:3])}: nested too deeply")
+        for key, part in inside.items():
+            _check(part, (*path, str(key)))
 
 
 def dumps(document: dict[str, Any]) -> str:

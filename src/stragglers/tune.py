@@ -13,7 +13,6 @@ diverged has no value and is never chosen.
 import itertools
 import json
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stragglers import config, records, trials
-from stragglers.errors import BadInput, about, did_you_mean
+from stragglers import config, records, tomlfile, trials
+from stragglers.errors import BadInput, about, did_you_mean, shown
 from stragglers.records import Record
 from stragglers.report.statistics import outcome
 from stragglers.workers import Terms
@@ -121,25 +120,18 @@ def read_grid(name: str) -> list[Search]:
     else:
         nearest = did_you_mean(name, grids())
         raise BadInput(f"no grid {name!r} (--grid takes a .toml file, too); {nearest}")
-    try:
-        document = tomllib.loads(source.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{name}: not valid TOML ({error})") from None
+    document = tomlfile.read(source, name)
+    for key in document:
+        if key != "search":
+            raise BadInput(f"{name}: unknown key {shown(key)}; did you mean 'search'?")
     searches = document.get("search")
-    good = isinstance(searches, list) and searches and all(map(_is_search, searches))
-    if set(document) != {"search"} or not good:
+    tables = isinstance(searches, list) and all(isinstance(s, dict) and s for s in searches)
+    if not (searches and tables):
         raise BadInput(f"{name}: expected [[search]] tables of settings with lists of values")
-    return document["search"]
-
-
-def _is_search(given: Any) -> bool:
-    return (
-        isinstance(given, dict)
-        and len(given) > 0
-        and all(isinstance(values, list) and values for values in given.values())
-    )
+    for key, values in ((key, values) for search in searches for key, values in search.items()):
+        if not (values and isinstance(values, list)):
+            raise BadInput(f"{name}: {key}: {shown(values)} given, expected a list of values")
+    return searches
 
 
 def checked_grid(document: Document, grid: list[Search]) -> list[Search]:

@@ -102,6 +102,7 @@ def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
     from stragglers.plan import summarise
 
     experiment = config.experiment_from(document)
+    build.check(experiment)
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)
     latencies = build.latencies(experiment, clients)

@@ -26,12 +26,12 @@ def add(commands: base.Commands) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Trains what is missing, then prints the table, draws the accuracy and writes the page."""
-    from stragglers import records, trials
-    from stragglers.report import figures, page, tables
-
     count, terms = base.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
     experiments = _experiments(options)
     folder = output_folder(options.out)
+    from stragglers import records, trials  # a mistake does not wait for these
+    from stragglers.report import figures, page, tables
+
     jobs = trials.jobs_of(experiments, count, folder)
     there = len(jobs) - len(trials.missing(jobs))
     if there:

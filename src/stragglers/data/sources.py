@@ -117,4 +117,4 @@ def guide(task: str, why: str, layouts: Iterable[str]) -> BadInput:
         "fetches the first of these itself, with --file NAME another one. All that it reads:",
         *(f"  {layout}" for layout in layouts),
     ]
-    return BadInput("\n".join(lines))
+    return BadInput(*lines)

@@ -1,0 +1,328 @@
+"""Small mistakes, at least three of each class, that the tests must notice: see mutants.py.
+
+They were written down before the first run of any. None was changed or left out after it, unless a
+comment at its place says so and why.
+"""
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    kind: str
+    file: str  # below src/stragglers
+    old: str  # occurs exactly once
+    new: str
+    why: str  # what goes wrong
+
+
+SCHEDULE, ROWS, ENGINE, CLIENT = "schedule.py", "rows.py", "engine.py", "client.py"
+BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithms/fare_dust.py"
+STATISTICS = "report/statistics.py"
+
+MUTATIONS = [
+    # The sign of the delta.
+    Mutation(
+        "sign", CLIENT, "return trees.subtract(sent.model, trained)",
+        "return trees.subtract(trained, sent.model)", "a client's delta climbs",
+    ),
+    Mutation(
+        "sign", ENGINE, "delta = flat(trees.subtract(models(row), lane.params))",
+        "delta = flat(trees.subtract(lane.params, models(row)))", "a lane's delta climbs",
+    ),
+    Mutation(
+        "sign", FARE_DUST, "teacher = trees.subtract(state.params,",
+        "teacher = trees.add(state.params,", "the teacher is on the other side of w",
+    ),
+    Mutation(
+        "sign", FEAST, "trees.scale(kappa, trees.subtract(w_plus, opened.params))",
+        "trees.scale(kappa, trees.subtract(opened.params, w_plus))", "a moves away from w_plus",
+    ),
+    # B, B_t, and whom a mean is over.
+    Mutation(
+        "normaliser", BASE, '{"weight": total.weight,', '{"weight": total.reports,',
+        "weighted sums are divided by their count",
+    ),
+    Mutation(
+        "normaliser", SCHEDULE, 'return _whole_steps(updates, goal, "round", "goal"), least',
+        'return _whole_steps(updates, cohort, "round", "goal"), least',
+        "rounds are counted by B_t",
+    ),
+    Mutation(
+        "normaliser", SCHEDULE, "duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]",
+        "duration = delay.max(axis=1)", "a round waits for all of B_t",
+    ),
+    Mutation(
+        "normaliser", FEAST, "opened.optimizer, everybody)", "opened.optimizer, opened.on_time)",
+        "w_plus is a step on the reports on time alone",
+    ),
+    # Staleness, one too much or too little.
+    Mutation(
+        "staleness", ROWS, "staleness=step - version,", "staleness=step - version + 1,",
+        "everybody is one step staler",
+    ),
+    Mutation(
+        "staleness", "weights.py", "np.power(1.0 + staleness,", "np.power(2.0 + staleness,",
+        "fresh reports are discounted",
+    ),
+    Mutation(
+        "staleness", "plan.py", "_spread((schedule.step - schedule.version)[used])",
+        "_spread((schedule.step - schedule.version)[used] + 1)", "a plan shows one step more",
+    ),
+    Mutation(
+        "staleness", SCHEDULE, "np.searchsorted(moment * radix + source, key)",
+        'np.searchsorted(moment * radix + source, key, side="right")',
+        "a client knows its own leader's report",
+    ),
+    # Ties.
+    Mutation(
+        "ties", SCHEDULE, 'fresh[order], side="right") + places',
+        'fresh[order], side="left") + places', "at equal times the younger dispatch is in front",
+    ),
+    Mutation(
+        "ties", SCHEDULE, "(ties.cumsum(axis=1) <= room)",
+        "(ties[:, ::-1].cumsum(axis=1)[:, ::-1] <= room)", "of reports together the last count",
+    ),
+    Mutation(
+        "ties", SCHEDULE, "np.searchsorted(closes, report[~on_time])",
+        'np.searchsorted(closes, report[~on_time], side="right")',
+        "a report at the moment of a step is known one step later",
+    ),
+    Mutation(
+        "ties", SCHEDULE, "before = report < closes[:, None]",
+        "before = report <= closes[:, None]", "all reports of the closing moment count",
+    ),
+    # A clock in float32.
+    Mutation(
+        "clock", SCHEDULE, "seconds, examples = np.empty(len(who)),",
+        "seconds, examples = np.empty(len(who), np.float32),", "latencies are rounded",
+    ),
+    Mutation(
+        "clock", SCHEDULE, "closes = np.cumsum(duration)",
+        "closes = np.cumsum(duration, dtype=np.float32).astype(float)", "rounds close in float32",
+    ),
+    Mutation(
+        "clock", SCHEDULE, "heapq.heapreplace(heap, (now + extra, number))",
+        "heapq.heapreplace(heap, (float(np.float32(now + extra)), number))",
+        "a buffer's clock is in float32",
+    ),
+    # Keys used again.
+    Mutation(
+        "keys", CLIENT, "jax.random.split(jax.random.fold_in(key, step))",
+        "jax.random.split(jax.random.fold_in(key, 0))", "every local step has the same dropout",
+    ),
+    Mutation(
+        "keys", CLIENT,
+        "jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))",
+        "jax.random.key(seed)", "every client has the same dropout",
+    ),
+    Mutation(
+        "keys", CLIENT, "dispatch, position // size)", "dispatch, position // size * 0)",
+        "every epoch has the same order",
+    ),
+    Mutation(
+        "keys", "draws.py", "generator(seed, purpose, block).random(BLOCK)",
+        "generator(seed, purpose, 0).random(BLOCK)", "every block of draws is the first",
+    ),
+    Mutation(
+        "keys", "faults.py", "Fault.CRASH: Purpose.CRASH,", "Fault.CRASH: Purpose.DROP_OUT,",
+        "who crashes would have dropped out",
+    ),
+    # Averages.
+    Mutation(
+        "average", BASE, "trees.blend(decay, average, algorithm.model(inner))",
+        "trees.blend(decay, algorithm.model(inner), average)", "the new model weighs beta",
+    ),
+    Mutation(
+        "average", BASE, "return (inner, averaged(on_time, state[1], inner)), opened",
+        "return (inner, averaged(on_time, state[1], state[0])), opened",
+        "the model before the step is averaged",
+    ),
+    Mutation(
+        "average", BASE, "return trees.where(moves(moved_by), new, average)", "return new",
+        "a step on nobody moves the average",
+    ),
+    Mutation(
+        "average", BASE, "return state, trees.copy(algorithm.model(state))",
+        "return state, trees.zeros_like(algorithm.model(state))", "the average starts at zero",
+    ),
+    Mutation(
+        "average", FEAST, "trees.blend(beta, mismatched, w_plus)",
+        "trees.blend(beta, w_plus, mismatched)", "beta and 1 - beta change places",
+    ),
+    # What is not finite: dropped, not zeroed.
+    Mutation(
+        "not finite", ENGINE, "report = trees.where(good, report, trees.zeros_like(report))",
+        "report = report._replace(\n"
+        "            delta=trees.where(good, report.delta, trees.zeros_like(report.delta))\n"
+        "        )",
+        "a dropped client dilutes the mean",
+    ),
+    Mutation(
+        "not finite", ENGINE, "table.weight[row], delta, ends & good)",
+        "table.weight[row], delta, ends)", "the same in lanes",
+    ),
+    Mutation(
+        "not finite", "trees.py", "jnp.sum(jnp.square(x.astype", "jnp.sum(jnp.abs(x.astype",
+        "1e38 is taken",
+    ),
+    Mutation(
+        "not finite", "metrics.py",
+        "jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)",
+        "jnp.sum(groups[None] * values[:, None], axis=-1)", "one group's NaN is everybody's",
+    ),
+    # Reports in the wrong account.
+    Mutation(
+        "accounts", ROWS, "used = schedule.fate == Fate.ON_TIME",
+        "used = (schedule.fate == Fate.ON_TIME) | late", "late reports are trained for nobody",
+    ),
+    Mutation(
+        "accounts", SCHEDULE, "counted = on_time.sum(axis=1)",
+        "counted = (on_time | late).sum(axis=1)", "late reports count against the budget",
+    ),
+    Mutation(
+        "accounts", SCHEDULE, "late = ~on_time & kept_up & (delay <= late_seconds)",
+        "late = ~on_time & (delay <= late_seconds)", "abandoned rounds have late reports",
+    ),
+    Mutation(
+        "accounts", SCHEDULE, "counted = answers[source].reshape(steps, buffer).sum(axis=1)",
+        "counted = np.full(steps, buffer)", "clients that were given up are counted",
+    ),
+    Mutation(
+        "accounts", "plan.py", "busy = np.minimum(schedule.stop, schedule.end) - schedule.start",
+        "busy = schedule.stop - schedule.start", "devices work after the end",
+    ),
+    # Windows, off by one.
+    Mutation(
+        "window", SCHEDULE, "kept_up & (step - origin < late_rounds) & (step < stuck)",
+        "kept_up & (step - origin <= late_rounds) & (step < stuck)", "k + 1 rounds are waited",
+    ),
+    Mutation(
+        "window", SCHEDULE, "(delay <= late_seconds)", "(delay < late_seconds)",
+        "whoever reports at tau_max is too late",
+    ),
+    Mutation(
+        "window", ROWS, "remembered = schedule.step - schedule.version < teachers",
+        "remembered = schedule.step - schedule.version <= teachers",
+        "a report changes the row of another round",
+    ),
+    Mutation(
+        "window", ROWS, "known = np.minimum(version, k)", "known = np.minimum(version, k + 1)",
+        "teachers from a row that is taken over",
+    ),
+    Mutation(
+        "window", FARE_DUST, "trees.set_row(state.history, state.round % k, fresh)",
+        "trees.set_row(state.history, (state.round + 1) % k, fresh)", "the next row is emptied",
+    ),
+    # Weights.
+    Mutation(
+        "weights", "weights.py", 'power = -0.5 if discount == "inverse_sqrt"',
+        'power = 0.5 if discount == "inverse_sqrt"', "stale reports count more",
+    ),
+    Mutation(
+        "weights", ENGINE, "Sum(trees.scale(table.weight[i], delta), table.weight[i],",
+        "Sum(delta, table.weight[i],", "deltas are not weighted",
+    ),
+    Mutation(
+        "weights", CLIENT, "jnp.sum(losses, where=valid) / jnp.maximum(jnp.sum(valid), 1)",
+        "jnp.sum(losses, where=valid) / losses.size", "a short batch counts less",
+    ),
+    Mutation(
+        "weights", CLIENT, "client.proximal / 2 * _square(drift)",
+        "client.proximal * _square(drift)", "the proximal term is twice itself",
+    ),
+    # Lanes and buckets.
+    Mutation(
+        "bookkeeping", ROWS, "while emptied < opens[which]:", "while emptied <= opens[which]:",
+        "a bucket is reused in the step that empties it",
+    ),
+    Mutation(
+        "bookkeeping", "lanes.py", "[row for lane in mine for row in lane]",
+        "[row for lane in reversed(mine) for row in lane]", "lanes have each other's clients",
+    ),
+    Mutation(
+        "bookkeeping", ENGINE,
+        "return _with_axis(taken), trees.set_row(buckets, slot[0], trees.zeros_like(taken))",
+        "return _with_axis(taken), buckets", "a bucket is not emptied",
+    ),
+    Mutation(
+        "bookkeeping", ENGINE, "ends = (lane.place < end) & (lane.step >= steps)",
+        "ends = lane.step >= steps", "a lane that is done hands over once more",
+    ),
+    Mutation(
+        "bookkeeping", "together.py", "slots = max(rows.slots for rows in each)",
+        "slots = min(rows.slots for rows in each)", "trials share buckets",
+    ),
+    # Checkpoints.
+    Mutation(
+        "resume", "recording.py", "course.curve = list(map(_point, records.evaluations(curve)))",
+        "course.curve = []", "a run that goes on forgets its points",
+    ),
+    Mutation(
+        "resume", "simulate.py", "for stop in stops[evaluated:]:",
+        "for stop in stops[max(evaluated - 1, 0) :]:", "a row of the curve is repeated",
+    ),
+    Mutation(
+        "resume", "checkpoint.py", "if _digest(folder / name) != digest:", "if False:",
+        "damaged files are taken",
+    ),
+    Mutation(
+        "resume", "checkpoint.py", "if name in NEVER or not allowed:", "if not allowed:",
+        "another seed's checkpoint goes on",
+    ),
+    Mutation(
+        "resume", "checkpoint.py", "for old in _all(place)[KEEP:]:",
+        "for old in _all(place)[KEEP - 1 :]:", "no older checkpoint to fall back to",
+    ),
+    # What is on the disk, and when.
+    Mutation(
+        "disk", "files.py",
+        "            sync(temporary)\n            os.replace(temporary, path)\n",
+        "            os.replace(temporary, path)\n            sync(path)\n",
+        "a name may point to an empty file",
+    ),
+    Mutation(
+        "disk", "files.py",
+        "            for file in temporary.iterdir():\n                sync(file)\n", "",
+        "a checkpoint's files may be empty",
+    ),
+    Mutation(
+        "disk", "records.py", "        os.fsync(curve.fileno())\n", "",
+        "a point of the curve may be lost",
+    ),
+    # Faults, and the end of patience.
+    Mutation(
+        "patience", SCHEDULE, "duration = np.minimum(duration, round_timeout)",
+        "duration = np.where(duration == np.inf, round_timeout, duration)",
+        "slow rounds are waited for beyond their time",
+    ),
+    Mutation(
+        "patience", SCHEDULE, "on_time.sum(axis=1, keepdims=True) >= least",
+        "on_time.sum(axis=1, keepdims=True) > least", "`minimum` reports are too few",
+    ),
+    Mutation(
+        "patience", SCHEDULE, "answers = start + drawn.seconds <= start + patience",
+        "answers = start + drawn.seconds < start + patience", "in time is too late",
+    ),
+    Mutation(
+        "patience", "faults.py", "fault[strikes & (fault == Fault.NONE)] = which",
+        "fault[strikes] = which", "the last fault happens, not the first",
+    ),
+    # Statistics and units.
+    Mutation(
+        "numbers", STATISTICS, "        tail = 50 * (1 - interval.level)",
+        "        tail = 100 * (1 - interval.level)", "a range of 90 % is one of 80 %",
+    ),
+    Mutation(
+        "numbers", "metrics.py", "accuracy = [*(right / counted), right.sum() / counted.sum()]",
+        "accuracy = [*(right / counted), (right / counted).mean()]",
+        "total accuracy is the mean of two groups'",
+    ),
+    Mutation(
+        "numbers", "commands/base.py", "60 * options.checkpoint_minutes",
+        "options.checkpoint_minutes", "minutes are taken for seconds",
+    ),
+    Mutation(
+        "numbers", STATISTICS, "share = (target - before) / (after - before)", "share = 1.0",
+        "the time to a target is that of the next point",
+    ),
+]  # fmt: skip

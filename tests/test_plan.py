@@ -1,0 +1,30 @@
+"""A plan's numbers, from a schedule that is made by hand."""
+
+import numpy as np
+
+from stragglers.plan import summarise
+from stragglers.population import Population
+from stragglers.schedule import buffered
+from tests.helpers import table_latency
+
+CLIENTS = Population(np.full(6, 10), np.array([0, 0, 0, 0, 1, 1], np.int16), ("quick", "slow"), "")
+
+
+def summary(table, **policy):
+    plan = buffered(6, table_latency(table, CLIENTS.examples), seed=0, **policy)
+    return summarise(CLIENTS, plan, np.full(6, 1.0))
+
+
+def test_staleness_is_how_many_steps_a_model_is_behind():
+    # Alone, nobody is stale; of two that take turns, everybody but the first is by one step.
+    alone = summary([1.0], buffer=1, concurrency=1, updates=5)["staleness"]
+    assert alone == dict.fromkeys(("mean", "p50", "p95", "p99", "max"), 0.0)
+    two = summary([2.0, 3.0] + [2.0] * 20, buffer=1, concurrency=2, updates=8, refill="at_once")
+    assert two["staleness"] == {"mean": 7 / 8, "p50": 1, "p95": 1, "p99": 1, "max": 1}
+
+
+def test_devices_work_until_they_report_or_training_ends():
+    # One client is slow; the other makes three reports of two seconds, and that is the end.
+    found = summary([2.0, 50.0] + [2.0] * 20, buffer=1, concurrency=2, updates=3, refill="at_once")
+    assert found["time_s"] == 6 and found["reports"]["in_flight"] == 1
+    assert found["device_s"] == {"used": 6, "wasted": 0, "in_flight": 6}

@@ -30,6 +30,7 @@ soak: .venv/dev.stamp  ## every preset a little, every algorithm for long and ki
 	.venv/bin/python -m pytest $(TESTS) -m "" tests/test_presets.py
 	.venv/bin/python -m benchmarks.soak
 	.venv/bin/python -m benchmarks.kills
+	.venv/bin/python -m benchmarks.mutants --jobs 2 --near
 
 check: .venv/dev.stamp  ## lint, formatting and types
 	.venv/bin/ruff check .

@@ -137,6 +137,7 @@ MUTATIONS = [
         "return (inner, averaged(on_time, state[1], state[0])), opened",
         "the model before the step is averaged",
     ),
+    # Fitted to the source once: the condition was `moved_by.reports > 0` when this was written.
     Mutation(
         "average", BASE, "return trees.where(moves(moved_by), new, average)", "return new",
         "a step on nobody moves the average",

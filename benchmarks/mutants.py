@@ -24,7 +24,9 @@ from typing import NamedTuple
 from benchmarks.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parent.parent
-TREE = "src tests benchmarks reproduction docs README.md Makefile pyproject.toml".split()
+TREE = [
+    "src", "tests", "benchmarks", "reproduction", "docs", "README.md", "Makefile", "pyproject.toml"
+]  # fmt: skip
 LIMIT_S = 1800
 CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 

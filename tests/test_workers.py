@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -46,10 +47,13 @@ def test_what_is_interrupted_can_be_run_again(tmp_path, how):
     ) as parent:
         assert parent.stderr
         awaited = ["short 1/1: straggler", "endless 1/1: one client at a time"]
+        patience = threading.Timer(300, parent.kill)  # a line that never comes shall not hang
+        patience.start()
         while awaited:
             line = parent.stderr.readline()
             assert line
             awaited = [start for start in awaited if not line.startswith(start)]
+        patience.cancel()
         if how == "SIGINT":
             os.killpg(parent.pid, signal.SIGINT)
         else:

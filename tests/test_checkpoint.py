@@ -113,6 +113,17 @@ def test_trials_of_one_program_go_on_together(tmp_path):
     assert trials.bundles(jobs, together=1) == [[job] for job in jobs]
 
 
+def test_on_two_devices_too_and_on_no_other_number(tmp_path):
+    two = [experiment("fare-dust", "threads=2")]
+    record(tmp_path / "whole", two)
+    assert record(tmp_path / "parts", two, after(4)) == ["kept"]
+    with pytest.raises(BadInput, match=r"devices: 2 in the checkpoint, 1 now; delete"):
+        record(tmp_path / "parts", [experiment("fare-dust", "threads=1")], allow_drift=True)
+    assert record(tmp_path / "parts", two)[0].startswith("goes on from server step 4")
+    whole, parts = (outcome(tmp_path / place / "0") for place in ("whole", "parts"))
+    assert whole == parts and whole[0]["device"]["devices"] == 2
+
+
 def test_a_curve_that_is_ahead_is_cut(tmp_path):
     one = [experiment("feast")]
     record(tmp_path / "whole", one)

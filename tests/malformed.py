@@ -243,7 +243,7 @@ def huge(rng, document):
 def too_many_digits(rng, document):
     path, _ = rng.choice([leaf for leaf in leaves(document) if leaf[0][-1] in COUNTS])
     text = tomlfile.dumps(put(document, path, "DIGITS"))
-    return text.replace('"DIGITS"', "9" * rng.choice([4301, 20_000])), ["not valid TOML"]
+    return text.replace('"DIGITS"', "9" * rng.choice([4301, 15_000])), ["not valid TOML"]
 
 
 @kind
@@ -431,11 +431,14 @@ def deep_keys(rng, document):
 @kind
 def long(rng, document):
     size = 10 ** rng.choice([3, 4, 5])
+    too_long = ["bad.toml", "characters given"]
     if rng.random() < 0.3:
-        return {**document, "x" * size: 1}, ["unknown key", "xxx"]
+        names = too_long if size > tomlfile.LONGEST else ["unknown key"]
+        return {**document, "x" * size: 1}, [*names, "xxx"]
     path, value = rng.choice(leaves(document))
     wrong = "x" * size if not isinstance(value, str) else [1] * size
-    return put(document, path, wrong), [".".join(path)]
+    text = tomlfile.dumps(put(document, path, wrong))
+    return text, [*too_long, path[-1]] if len(text) > tomlfile.LONGEST else [".".join(path)]
 
 
 @kind

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stragglers import config, tomlfile
+from stragglers.errors import BadInput
 from stragglers.settings import Experiment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -56,3 +57,14 @@ def test_it_is_laid_out_for_people():
 def test_what_toml_has_no_word_for_is_refused():
     with pytest.raises(TypeError, match="no place in TOML"):
         tomlfile.dumps({"a": object()})
+
+
+def test_a_text_of_any_length_is_refused_before_it_is_parsed(tmp_path):
+    fits, longer = tmp_path / "fits.toml", tmp_path / "longer.toml"
+    start = "x = 1\ny = ["
+    fits.write_text(start + "1," * ((tomlfile.LONGEST - len(start) - 1) // 2) + "]")
+    longer.write_text(start + "1," * tomlfile.LONGEST + "]")
+    assert len(tomlfile.read(fits, "fits")["y"]) > 8000
+    with pytest.raises(BadInput, match=r"longer: 32,780 characters given.* 16,384.*'y = \[1,1"):
+        tomlfile.read(longer, "longer")
+    assert len(tomlfile.read(longer, "longer", float("inf"))["y"]) == tomlfile.LONGEST

@@ -299,4 +299,5 @@ def _line(line: bytes) -> list[Any]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    return tomlfile.read(path, str(path))
+    # Resolved, they are longer than what their author wrote.
+    return tomlfile.read(path, str(path), longest=float("inf"))

@@ -13,9 +13,10 @@ from typing import Any
 from stragglers.errors import BadInput, shown
 
 DEEPEST = 20  # tables and lists inside each other
+LONGEST = 2**14  # characters that a person writes: ten times our longest preset
 
 
-def read(source: Path, name: str) -> dict[str, Any]:
+def read(source: Path, name: str, longest: float = LONGEST) -> dict[str, Any]:
     """The document in a file; a mistake in it is a line with the line that it is in."""
     try:
         text = source.read_text(encoding="utf-8")
@@ -23,6 +24,12 @@ def read(source: Path, name: str) -> dict[str, Any]:
         raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # of UTF-8, or a null byte in the path
         raise BadInput(f"{name}: not valid TOML ({error})") from None
+    if len(text) > longest:  # tomllib is slow: a list of 10,000 numbers takes it 60 ms
+        line = shown(max(text.split("\n"), key=len))
+        raise BadInput(
+            f"{name}: {len(text):,} characters given, expected at most {longest:,}; shorten it"
+            f" (its longest line is {line})"
+        )
     try:
         return loads(text)
     except ValueError as error:

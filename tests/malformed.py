@@ -39,7 +39,8 @@ COUNTS = (
 )  # fmt: skip
 WORDS = (
     "name", "model", "kind", "optimizer", "precision", "weight", "staleness", "normalise", "scope",
-    "count", "refill", "distillation_loss", "last_batch", "history", "teacher_step", "profile",
+    "count", "refill", "distillation_loss", "last_batch", "history", "teacher_step", "average",
+    "profile",
 )  # fmt: skip
 POSITIVE = ("learning_rate", "eps", "epochs", "temperature", "round_timeout", "client_timeout")
 OUTSIDE: dict[str, list[Any]] = {

@@ -58,8 +58,8 @@ def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
 
 
 def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, weight=None,
-        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0, beta=0.0,
-        kappa=0.0):  # fmt: skip
+        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0, corrects=False,
+        beta=0.0, kappa=0.0):  # fmt: skip
     """Final w and the evaluated model of one run along a schedule."""
     sizes = np.diff(offsets)
     weight = weight or (lambda staleness, size: 1.0)
@@ -74,6 +74,11 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
 
     def stepped(w, reports, state):
         return server(w, mean(reports), state) if moves(reports) else (w, state)
+
+    def taught_by(w, reports, state):
+        if teacher_step == "server":
+            return stepped(w, reports, state)[0]
+        return w - teacher_lr * mean(reports) if moves(reports) else w
 
     w, state, average, a = w0, None, w0, w0
     deltas = {}
@@ -91,11 +96,7 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
             teacher = w
             if algorithm == "fare_dust" and v > 0:
                 u = draws.uniforms(seed, draws.Purpose.TEACHER, d, d + 1)[0]
-                taught = known[v - 1 - int(u * min(v, k))]
-                if taught and teacher_step == "server":
-                    teacher, _ = stepped(w, taught, state)
-                elif moves(taught):
-                    teacher = w - teacher_lr * mean(taught)
+                teacher = taught_by(w, known[v - 1 - int(u * min(v, k))], state)
             c = plan.client[d]
             mine = slice(offsets[c], offsets[c + 1])
             delta = local_delta(w, teacher, x[mine], y[mine], dispatch=d, seed=seed_word,
@@ -114,5 +115,7 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
             w_plus, _ = stepped(w_before, on_time + late, before)
             a = beta * (a + kappa * (w_plus - w_before)) + (1 - beta) * w_plus
         evaluated = a if algorithm == "feast" else w
+        if corrects:
+            evaluated = taught_by(w, known.get(v - k, []), state)
         average = ema * average + (1 - ema) * evaluated
     return w, average

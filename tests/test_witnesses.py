@@ -57,6 +57,10 @@ ALGORITHMS = {
         lambda s, m: fare_dust(s, k=K, teacher_step="server", mean=m),
         dict(algorithm="fare_dust", k=K, teacher_step="server"),
     ),
+    "fare-dust, corrected": (
+        lambda s, m: fare_dust(s, k=K, teacher_lr=0.6, average="corrected", mean=m),
+        dict(algorithm="fare_dust", k=K, teacher_lr=0.6, corrects=True),
+    ),
     "feast": (
         lambda s, m: feast(s, beta=0.9, kappa=0.3, mean=m),
         dict(algorithm="feast", beta=0.9, kappa=0.3),

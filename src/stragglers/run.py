@@ -159,7 +159,7 @@ def algorithm(
         case settings.FareDust():
             chosen = fare_dust(
                 optimizer, k=teachers, history=given.history, teacher_step=given.teacher_step,
-                teacher_lr=given.teacher_lr, mean=mean,
+                teacher_lr=given.teacher_lr, average=given.average, mean=mean,
             )  # fmt: skip
         case settings.Feast():
             chosen = feast(optimizer, beta=given.beta, kappa=given.kappa, mean=mean)

@@ -234,6 +234,7 @@ class FareDust(Settings, frozen=True, tag="fare-dust", tag_field="name"):
     history: Literal["late", "all"] = "late"
     teacher_step: Literal["sgd", "server"] = "sgd"
     teacher_lr: Positive = 1.0
+    average: Literal["weights", "corrected"] = "weights"  # by what was late
 
 
 class Feast(Settings, frozen=True, tag="feast", tag_field="name"):

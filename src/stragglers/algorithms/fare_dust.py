@@ -10,6 +10,10 @@ carries it on. A row without reports teaches nothing: its teacher is w itself.
 Algorithm 1 zeroes D[t] after the fast step although the text keeps fast and late together: hence
 `history`. It writes the teacher's step with eta_g, which is FedAdam's: hence `teacher_step`, an
 SGD step of `teacher_lr` or a preview of the server optimizer's own.
+
+Its last lines take a round that leaves the history to correct that round's weights, and return the
+EMA of all weights: hence `average`. Corrected are the weights that there are by then: an average
+over many rounds does not see by which k of them it is late. Nothing else depends on it.
 """
 
 from typing import Literal, NamedTuple
@@ -38,6 +42,7 @@ class FareDustState(NamedTuple):
     optimizer: optax.OptState
     history: Sum  # D, leaves [k, ...]; round t in row t mod k
     round: jax.Array  # t
+    corrected: Params | None  # w, moved as a teacher by the round that left last
 
 
 def fare_dust(
@@ -47,6 +52,7 @@ def fare_dust(
     history: Literal["late", "all"] = "late",
     teacher_step: Literal["sgd", "server"] = "sgd",
     teacher_lr: float = 1.0,
+    average: Literal["weights", "corrected"] = "weights",
     mean: Mean = BY_WEIGHT,
 ) -> Algorithm:
     """Builds FARe-DUST with `k` historical teachers around a server optimizer."""
@@ -56,24 +62,31 @@ def fare_dust(
     def init(params: Params) -> FareDustState:
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
         rows = trees.zero_rows(Sum(params, zero, jnp.zeros((), jnp.int32)), k)
+        corrected = trees.copy(params) if average == "corrected" else None
         return FareDustState(
-            trees.copy(params), server.init(params), rows, jnp.zeros((), jnp.int32)
+            trees.copy(params), server.init(params), rows, jnp.zeros((), jnp.int32), corrected
         )
+
+    def moved(params: Params, optimizer: optax.OptState, late: Sum) -> Params:
+        if teacher_step == "server":
+            return descend(server, mean, params, optimizer, late)[0]
+        return trees.subtract(params, trees.scale(teacher_lr, mean(late)))
 
     def broadcast(state: FareDustState, starting: Starting) -> Download:
         late = trees.row(state.history, starting.teacher % k)
-        if teacher_step == "server":
-            teacher, _ = descend(server, mean, state.params, state.optimizer, late)
-        else:
-            teacher = trees.subtract(state.params, trees.scale(teacher_lr, mean(late)))
+        teacher = moved(state.params, state.optimizer, late)
         return Download(state.params, trees.where(starting.teacher < 0, state.params, teacher))
 
     def step(state: FareDustState, on_time: Sum) -> tuple[FareDustState, None]:
         params, optimizer = descend(server, mean, state.params, state.optimizer, on_time)
         # The round that closes takes over the oldest row.
+        oldest = state.round % k
+        corrected = None
+        if average == "corrected":
+            corrected = moved(params, optimizer, trees.row(state.history, oldest))
         fresh = on_time if history == "all" else trees.zeros_like(on_time)
-        rows = trees.set_row(state.history, state.round % k, fresh)
-        return FareDustState(params, optimizer, rows, state.round + 1), None
+        rows = trees.set_row(state.history, oldest, fresh)
+        return FareDustState(params, optimizer, rows, state.round + 1, corrected), None
 
     def settle(state: FareDustState, opened: None, late: Sum, round: jax.Array) -> FareDustState:
         del opened
@@ -83,7 +96,10 @@ def fare_dust(
     def params(state: FareDustState) -> Params:
         return state.params
 
+    def model(state: FareDustState) -> Params:
+        return state.corrected if average == "corrected" else state.params
+
     return Algorithm(
-        init, broadcast, step, settle, model=params, params=params,
+        init, broadcast, step, settle, model=model, params=params,
         settles="at_arrival", teaches=True,
     )  # fmt: skip

@@ -1,6 +1,8 @@
 """python -m reproduction: docs/reproduction.md and its picture, from results/ alone.
 
 python -m reproduction run [NAME ...]: trains what is missing of rows and open points, and keeps it.
+
+python -m reproduction keep DIR ...: keeps what was trained elsewhere, out of its run folders.
 """
 
 import argparse
@@ -26,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     base.add_training(train)
     train.set_defaults(run=run)
+    take = commands.add_parser("keep", help="keep trials of other run folders in results/")
+    take.add_argument("folders", nargs="+", metavar="DIR", help="with run folders in it or below")
+    take.set_defaults(run=keep)
     parser.set_defaults(run=write)
     options = parser.parse_args(arguments)
     try:
@@ -51,17 +56,18 @@ def run(options: argparse.Namespace) -> None:
     count, terms = base.checked_training(options, default=1)
     out = files.output_folder(options.out)
     folder = options.path or os.environ.get("STRAGGLERS_DATA")
-    jobs = []
+    jobs, there = [], rows.found()
     for variant in rows.chosen(options.names):
         document = variant.document
         if folder:
             document = config.override(document, f"task.path={base.json(folder)}")
         with about(variant.preset):
             build.prepare_data(config.experiment_from(document).task)
+        seeds = {trial.seed for trial in there.get(variant.key, [])}
         jobs += [
             job._replace(label=", ".join([job.label, *variant.sets]))
             for job in trials.jobs_of({variant.preset: document}, count, out)
-            if not records.is_over(rows.RESULTS / job.name / job.folder.name)
+            if job.experiment.seed not in seeds
         ]
     try:
         trials.run_missing(jobs, options.processes, terms, options.together)
@@ -70,6 +76,27 @@ def run(options: argparse.Namespace) -> None:
         for job in kept:
             records.put_away(job.folder, rows.RESULTS)
         print(f"{len(kept)} of {len(jobs)} trials are kept; `python -m reproduction` has them said")
+
+
+def keep(options: argparse.Namespace) -> None:
+    wanted = {variant.key for variant in rows.chosen([])}
+    there = {(key, trial.seed) for key, trials in rows.found().items() for trial in trials}
+    kept = 0
+    for trial in records.find(options.folders):
+        key = rows.key_of(trial)
+        if key not in wanted:
+            why = "no row of the reproduction"
+        elif trial.status == "running" or trial.is_cut or trial.warnings:
+            why = "not whole"
+        elif (key, trial.seed) in there:
+            why = "there already"
+        else:
+            records.put_away(trial.folder, rows.RESULTS)
+            there.add((key, trial.seed))
+            kept += 1
+            continue
+        print(f"{trial.folder}: {why}")
+    print(f"{kept} trials are kept; `python -m reproduction` has them said")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,17 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from reproduction.claims import claims
-from reproduction.rows import HERE, TABLES, Found, Measured, Point, Variant, found, measured
+from reproduction.rows import (
+    HERE,
+    TABLES,
+    Found,
+    Measured,
+    Point,
+    Variant,
+    exchange,
+    found,
+    measured,
+)
 from reproduction.rows import points as open_points
 from reproduction.rows import published as published_rows
 from stragglers.report.cells import NOTHING, seconds
@@ -49,6 +59,7 @@ def document() -> str:
         share=lambda preset: _straggler_share(there, preset),
         slower=_slower(there),
         best_reading=_best_reading(numbers),
+        exchange=_exchange(numbers, there),
     )
 
 
@@ -157,10 +168,50 @@ def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> 
     return f"{said} Above {row.row} in both: {'; '.join(above) or 'none'}."
 
 
+class Exchange(NamedTuple):
+    """StackOverflow's rows on Stack Exchange users."""
+
+    table: Table  # highest straggler accuracy at the end of the curves first
+    published: list[str]  # rows and their straggler accuracies, likewise
+    updates: int
+    rate: float  # sentences per second of real time, of the first row that was trained
+
+
+def _exchange(numbers: Any, there: Found) -> Exchange | None:
+    """None before the first trial."""
+    variants = [variant for variant in exchange() if numbers(variant)]
+    if not variants:
+        return None
+    papers = {v: Variant(v.preset).paper for v in exchange()}
+    rows, names = [], ["", "straggler", "end", "total", "end", "time [s]", "trials"]
+    for variant in sorted(variants, key=lambda v: -numbers(v).late_straggler):
+        ours, paper = numbers(variant), papers[variant]
+        assert paper
+        rows.append([
+            paper.row,
+            _accuracy(ours.straggler), _percent(ours.late_straggler),
+            _accuracy(ours.total), _percent(ours.late_total),
+            seconds(ours.time_s.median), str(ours.trials),
+        ])  # fmt: skip
+    left = [paper.row for variant, paper in papers.items() if paper and variant not in variants]
+    trial = there[variants[0].key][0]
+    ranked = sorted((paper for paper in papers.values() if paper), key=lambda p: -p.straggler)
+    return Exchange(
+        Table("", names, rows, left),
+        [f"{paper.row} {paper.straggler:.1f}" for paper in ranked],
+        trial.settings["updates"],
+        float(trial.curve["examples"][-1] / trial.curve["wall_s"][-1]),
+    )
+
+
 def _best_reading(numbers: Any) -> float:
     """FARe-DUST's highest straggler accuracy on EMNIST under any reading at the published ρ."""
     readings = {
-        v for p in open_points() if p.name in ("teacher", "distillation") for v in p.variants
+        v
+        for point in open_points()
+        if point.name in ("teacher", "distillation", "average")
+        for v in point.variants
+        if not any(given.startswith("distillation=") for given in v.sets)
     }
     there = [ours for variant in readings if (ours := numbers(variant))]
     return max((ours.late_straggler for ours in there), default=math.nan)
@@ -187,26 +238,32 @@ def _ran(there: Found) -> dict[str, Any]:
         "single": all(len(some) == 1 for some in there.values()),
         "device": every("device", "kind"),
         "jax": every("versions", "jax"),
-        "hours": sum(trial.run["wall_s"] for trial in trials) / 3600,
+        "hours": sum(
+            trial.run["wall_s"] / trial.run["device"]["trials_together"] for trial in trials
+        )
+        / 3600,
         "client_updates": sum(trial.run["trained"] for trial in trials),
     }
 
 
 def _costs(there: Found) -> Table:
-    """Real time of the first trial of each published row."""
+    """Real time of the first trial of each published row; its share, of several in a program."""
     rows = []
     for variant in published_rows():
         for trial in there.get(variant.key, [])[:1]:
-            training = float(trial.curve["wall_s"][-1])
+            together = trial.run["device"]["trials_together"]
+            training = float(trial.curve["wall_s"][-1]) / together
             rows.append([
                 variant.preset,
                 f"{training:.0f}",
                 f"{trial.run['trained'] / training:,.0f}",
                 f"{trial.curve['examples'][-1] / training:,.0f}",
-                f"{trial.run['wall_s'] - training:.0f}",
+                f"{trial.run['wall_s'] / together - training:.0f}",
                 f"{sum(trial.run['memory'].values()) / 2**30:.2f}",
+                str(together),
             ])  # fmt: skip
-    names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]"]
+    names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]",
+             "in one program"]  # fmt: skip
     return Table("", names, rows, [])
 
 

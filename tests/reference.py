@@ -58,8 +58,8 @@ def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
 
 
 def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, weight=None,
-        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0, corrects=False,
-        beta=0.0, kappa=0.0):  # fmt: skip
+        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0,
+        corrects=False, beta=0.0, kappa=0.0):  # fmt: skip
     """Final w and the evaluated model of one run along a schedule."""
     sizes = np.diff(offsets)
     weight = weight or (lambda staleness, size: 1.0)

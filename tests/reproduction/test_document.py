@@ -88,6 +88,32 @@ def test_what_diverged_is_shown_and_compared_with_nothing(there, monkeypatch):
     assert "CIFAR-100, per-domain, straggler: FARe-DUST" not in page
 
 
+def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
+    (trial, *_), (first, *others) = there[rows.Variant("emnist/per-domain/fedadam").key], (
+        rows.exchange())  # fmt: skip
+    assert "run stackoverflow --path" in PAGE
+    monkeypatch.setattr(document, "found", lambda: there | {first.key: [trial]})
+    page = document.document()
+    section = page.split("### StackOverflow's shape")[1].split("\n## ")[0]
+    assert "| FedAdam | 81.1 | 78.6 | 84.4 | 83.7 | 726,555 | 1 |" in section
+    assert "straggler accuracy: FedAdam 25.6, FARe-DUST 25.1, " in section
+    assert f"Not yet run: {', '.join(rows.Variant(v.preset).paper.row for v in others)}." in section
+    assert "run stackoverflow --path" not in page and "nothing yet" not in page
+
+
+def test_trials_of_one_program_share_its_time(there):
+    key = rows.Variant("emnist/per-example/feast").key
+    (trial,) = there[key]
+    shared = trial._replace(
+        run={**trial.run, "device": {**trial.run["device"], "trials_together": 3}}
+    )
+    alone, of_three = (document._costs({key: [one]}).rows[0] for one in (trial, shared))
+    assert alone[1] == "24" and of_three[1] == "8"
+    assert [one[-1] for one in (alone, of_three)] == ["1", "3"]
+    hours = [document._ran({key: [one]})["hours"] for one in (trial, shared)]
+    assert hours[0] == pytest.approx(3 * hours[1])
+
+
 def test_the_command_writes_both(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "DOCS", tmp_path)
     assert command.main([]) == 0
@@ -123,6 +149,33 @@ def test_run_trains_what_is_missing_and_keeps_what_is_over(
     assert len(seeds) == 13 and (0.05, 1) in seeds and (0.05, 0) not in seeds  # it is kept already
     assert kept == [asked[0].folder]
     assert f"1 of {len(asked)} trials are kept" in capsys.readouterr().out
+
+
+def test_keep_takes_what_belongs_and_is_whole_once(there, tmp_path, monkeypatch, capsys):
+    results, runs = tmp_path / "results", tmp_path / "runs"
+    monkeypatch.setattr(rows, "RESULTS", results)
+    names = ("feast", "fedadam", "fedavg")
+    good, running, strange = (
+        there[rows.Variant(f"emnist/per-domain/{name}").key][0].folder for name in names
+    )
+    for name, folder in zip(names, (good, running, strange), strict=True):
+        shutil.copytree(folder, runs / name / folder.name)
+    for name, was, now in (
+        ("fedadam", '"finished"', '"running"'),
+        ("fedavg", "emnist/per-domain/fedavg", "emnist/per-domain/mine"),
+    ):
+        file = next((runs / name).rglob("run.json"))
+        file.write_text(file.read_text().replace(was, now))
+    for _ in range(2):
+        assert command.main(["keep", str(runs)]) == 0
+    said = capsys.readouterr().out
+    assert "1 trials are kept" in said and "0 trials are kept" in said
+    assert said.count("there already") == 1
+    assert said.count("not whole") == said.count("no row of the reproduction") == 2
+    (kept,) = (record for trials in rows.found().values() for record in trials)
+    for file in ("run.json", "settings.toml", "curve.jsonl.gz"):
+        assert (kept.folder / file).read_bytes() == (good / file).read_bytes()
+    assert kept.folder == results / "emnist" / "per-domain" / "feast" / good.name
 
 
 def test_unknown_names_are_refused(capsys):

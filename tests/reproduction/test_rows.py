@@ -20,6 +20,17 @@ def test_every_open_point_can_be_trained():
         assert rows.Variant(point.preset).key in keys or point.name == "beta"
 
 
+def test_stack_exchange_is_not_taken_for_a_published_row():
+    variants = rows.chosen(["stackoverflow"])
+    assert variants == rows.exchange() and len(variants) == len(rows.FIRST)
+    for variant in variants:
+        experiment = config.experiment_from(variant.document)
+        assert experiment.paper is None and rows.Variant(variant.preset).paper
+        assert experiment.task.straggler_tags == ("quantum-computer", "taste")
+        assert experiment.updates == 24_000
+        assert variant.key != rows.Variant(variant.preset).key
+
+
 def test_names_choose_rows_and_points_once():
     chosen = rows.chosen(["emnist/per-domain/feast", "kappa"])
     assert len(chosen) == 7 and chosen[0] == rows.Variant("emnist/per-domain/feast")
@@ -46,3 +57,8 @@ def test_a_trial_is_found_whatever_new_settings_there_are():
     older = {key: value for key, value in trial.settings.items() if key != "precision"}
     assert rows._key(older) == variant.key[1]  # filled in with its default
     assert rows.measured(rows.Variant("emnist/per-domain/feast", ("kappa=0.11",)), there) is None
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "RESULTS", tmp_path)
+    assert rows.found() == {}

@@ -35,6 +35,7 @@ KEPT = ["test_checkpoint", "test_recording", "test_records"]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
     "schedule.py": ["test_schedule", "test_faults"],
     "rows.py": ["test_rows", "test_witnesses"],
+    "handover.py": ["test_handover", "test_faults", "test_invariants"],
     "engine.py": ["test_faults", "test_together", "test_simulate", "test_invariants"],
     "client.py": ["test_client", "test_witnesses"],
     "weights.py": ["test_weights"],

@@ -17,7 +17,7 @@ class Mutation(NamedTuple):
 
 SCHEDULE, ROWS, ENGINE, CLIENT = "schedule.py", "rows.py", "engine.py", "client.py"
 BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithms/fare_dust.py"
-STATISTICS = "report/statistics.py"
+HANDOVER, STATISTICS = "handover.py", "report/statistics.py"
 
 MUTATIONS = [
     # The sign of the delta.
@@ -26,8 +26,8 @@ MUTATIONS = [
         "return trees.subtract(trained, sent.model)", "a client's delta climbs",
     ),
     Mutation(
-        "sign", ENGINE, "delta = flat(trees.subtract(models(row), lane.params))",
-        "delta = flat(trees.subtract(lane.params, models(row)))", "a lane's delta climbs",
+        "sign", HANDOVER, "trees.subtract(_of(models, lanes.trial), params)",
+        "trees.subtract(params, _of(models, lanes.trial))", "a lane's delta climbs",
     ),
     Mutation(
         "sign", FARE_DUST, "teacher = trees.subtract(state.params,",
@@ -159,8 +159,10 @@ MUTATIONS = [
         "a dropped client dilutes the mean",
     ),
     Mutation(
-        "not finite", ENGINE, "table.weight[row], delta, ends & good)",
-        "table.weight[row], delta, ends)", "the same in lanes",
+        "not finite", HANDOVER,
+        "counted = lanes.ends & good\n    delta = jnp.where((counted & ~idle)[:, None], delta, 0)",
+        "counted = lanes.ends\n    delta = jnp.where((counted & good & ~idle)[:, None], delta, 0)",
+        "the same in lanes",
     ),
     Mutation(
         "not finite", "trees.py", "jnp.sum(jnp.square(x.astype", "jnp.sum(jnp.abs(x.astype",

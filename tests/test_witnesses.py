@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from stragglers import weights
+from stragglers import kernels, weights
 from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -192,6 +192,13 @@ def test_single_precision_stays_near(algorithm, lanes):
     option = dict(client=dict(rho=0.5), server=ADAM, lanes=lanes)
     simulated, interpreted, _ = witnesses(policy, algorithm, option, dtype=np.float32)
     np.testing.assert_allclose(simulated, interpreted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fare-dust", "feast"])
+def test_kernels_change_nothing(monkeypatch, algorithm):
+    monkeypatch.setattr(kernels, "INTERPRET", True)
+    monkeypatch.setattr(kernels, "run_here", lambda: True)
+    test_single_precision_stays_near(algorithm, lanes=3)
 
 
 @pytest.mark.slow

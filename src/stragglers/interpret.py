@@ -25,7 +25,7 @@ from stragglers.algorithms.base import Algorithm, Download, Params, Starting, St
 
 
 class Rounds(NamedTuple):
-    """Synchronous rounds; see schedule.over_selected."""
+    """Synchronous rounds; see rounds.over_selected."""
 
     goal: int
     cohort: int
@@ -36,7 +36,7 @@ class Rounds(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Asynchronous steps; see schedule.buffered."""
+    """Asynchronous steps; see buffer.buffered."""
 
     buffer: int
     concurrency: int

@@ -14,7 +14,8 @@ import pytest
 from stragglers import draws, metrics
 from stragglers.buffer import buffered
 from stragglers.client import Data, Job, local_steps, local_training
-from stragglers.interpret import Buffer, Coordinator, interpret
+from stragglers.coordinator import Buffer, Coordinator
+from stragglers.interpret import interpret
 from stragglers.latency import Draw
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
@@ -79,7 +80,7 @@ def table_latency(table, sizes, epochs=1):
 
 
 def plan_for(task, policy, table, *, seed, steps, epochs=1):
-    """The schedule of a policy (as interpret.py names them) over tabled latencies."""
+    """The schedule of a policy (as coordinator.py names them) over tabled latencies."""
     latency = table_latency(table, task.population.examples, epochs)
     clients = task.population.clients
     if isinstance(policy, Buffer):

@@ -13,9 +13,9 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.coordinator import Rounds
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
-from stragglers.interpret import Rounds
 from stragglers.schedule import Fate
 from stragglers.setup import default_lanes
 from stragglers.simulate import simulate

@@ -13,7 +13,7 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
-from stragglers.interpret import Buffer, Rounds
+from stragglers.coordinator import Buffer, Rounds
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
 from stragglers.rounds import over_selected

@@ -182,7 +182,7 @@ def test_a_run_in_which_some_report_is_not_a_diverged_one():
 
 def test_reports_that_faults_corrupt_are_no_sign_of_divergence(monkeypatch):
     """However many come in a row; that all others diverge still is."""
-    monkeypatch.setattr("stragglers.simulate.HOPELESS", 6)
+    monkeypatch.setattr("stragglers.course.HOPELESS", 6)
     with traced([0, 1, 3, 4, 8]):
         given = plan()
     used = np.flatnonzero(given.fate == Fate.ON_TIME)

@@ -13,10 +13,11 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
-from stragglers.interpret import Buffer, Rounds
+from stragglers.coordinator import Buffer, Rounds
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
-from stragglers.schedule import Fate, over_selected
+from stragglers.rounds import over_selected
+from stragglers.schedule import Fate
 from stragglers.setup import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.glyphs import glyphs

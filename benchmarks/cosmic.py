@@ -23,11 +23,14 @@ from typing import Any
 
 from benchmarks.mutants import OPTIONS, copy, environment
 
+SCHEDULES = ["tests/test_rounds.py", "tests/test_buffer.py"]
 WITNESSES = ["tests/test_witnesses.py", "-k"]
 ALGORITHM = ["tests/algorithms", "tests/test_simulate.py", *WITNESSES]
 WHAT = "test_base or refused or ends_of or ((every_option or given_up) and {})"
 TESTS = {
-    "schedule.py": ["tests/test_schedule.py"],
+    "schedule.py": ["tests/test_schedule.py", *SCHEDULES],
+    "rounds.py": ["tests/test_rounds.py"],
+    "buffer.py": ["tests/test_buffer.py"],
     "client.py": ["tests/test_client.py", *WITNESSES, "test_client or (every_option and fedavg)"],
     "algorithms/base.py": [*ALGORITHM, WHAT.format("(fedavg or feast or late)")],
     "algorithms/fedavg.py": [*ALGORITHM, WHAT.format("fedavg")],

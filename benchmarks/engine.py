@@ -33,8 +33,8 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client, Data, Job, Local, local_sgd, local_steps, on_device
 from stragglers.lanes import pack
 from stragglers.latency import Draw
+from stragglers.rounds import over_selected
 from stragglers.rows import rows_of
-from stragglers.schedule import over_selected
 from stragglers.setup import default_lanes
 from stragglers.table import table_of
 from stragglers.together import join

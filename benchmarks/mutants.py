@@ -31,10 +31,14 @@ LIMIT_S = 1800
 CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 
 ALGORITHMS = ["test_witnesses", "test_invariants"]
+SCHEDULES = ["test_rounds", "test_buffer", "test_faults"]
 KEPT = ["test_checkpoint", "test_recording", "test_records"]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
-    "schedule.py": ["test_schedule", "test_faults"],
+    "schedule.py": ["test_schedule", *SCHEDULES],
+    "rounds.py": ["test_rounds", "test_faults"],
+    "buffer.py": ["test_buffer", "test_faults"],
     "rows.py": ["test_rows", "test_witnesses"],
+    "handover.py": ["test_handover", "test_faults", "test_invariants"],
     "engine.py": ["test_faults", "test_together", "test_simulate", "test_invariants"],
     "client.py": ["test_client", "test_witnesses"],
     "weights.py": ["test_weights"],
@@ -49,7 +53,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "files.py": ["test_files", *KEPT],
     "faults.py": ["test_faults"],
     "draws.py": ["test_draws", "test_faults"],
-    "plan.py": ["test_plan", "test_readme", "test_cli", "test_schedule", "test_faults"],
+    "plan.py": ["test_plan", "test_readme", "test_cli", *SCHEDULES],
     "report/statistics.py": ["report/test_statistics", "report/test_results"],
     "commands/base.py": ["test_cli", "test_run"],
     "algorithms/base.py": ALGORITHMS,

@@ -15,9 +15,11 @@ class Mutation(NamedTuple):
     why: str  # what goes wrong
 
 
-SCHEDULE, ROWS, ENGINE, CLIENT = "schedule.py", "rows.py", "engine.py", "client.py"
+# The first three were one file, schedule.py, when its mutations were written.
+SCHEDULE, ROUNDS, BUFFER, ROWS = "schedule.py", "rounds.py", "buffer.py", "rows.py"
+ENGINE, CLIENT = "engine.py", "client.py"
 BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithms/fare_dust.py"
-STATISTICS = "report/statistics.py"
+HANDOVER, STATISTICS = "handover.py", "report/statistics.py"
 
 MUTATIONS = [
     # The sign of the delta.
@@ -26,8 +28,8 @@ MUTATIONS = [
         "return trees.subtract(trained, sent.model)", "a client's delta climbs",
     ),
     Mutation(
-        "sign", ENGINE, "delta = flat(trees.subtract(models(row), lane.params))",
-        "delta = flat(trees.subtract(lane.params, models(row)))", "a lane's delta climbs",
+        "sign", HANDOVER, "trees.subtract(_of(models, lanes.trial), params)",
+        "trees.subtract(params, _of(models, lanes.trial))", "a lane's delta climbs",
     ),
     Mutation(
         "sign", FARE_DUST, "teacher = trees.subtract(state.params,",
@@ -43,12 +45,12 @@ MUTATIONS = [
         "weighted sums are divided by their count",
     ),
     Mutation(
-        "normaliser", SCHEDULE, 'return _whole_steps(updates, goal, "round", "goal"), least',
-        'return _whole_steps(updates, cohort, "round", "goal"), least',
+        "normaliser", ROUNDS, 'return schedule.whole_steps(updates, goal, "round", "goal"), least',
+        'return schedule.whole_steps(updates, cohort, "round", "goal"), least',
         "rounds are counted by B_t",
     ),
     Mutation(
-        "normaliser", SCHEDULE, "duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]",
+        "normaliser", ROUNDS, "duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]",
         "duration = delay.max(axis=1)", "a round waits for all of B_t",
     ),
     Mutation(
@@ -69,26 +71,26 @@ MUTATIONS = [
         "_spread((schedule.step - schedule.version)[used] + 1)", "a plan shows one step more",
     ),
     Mutation(
-        "staleness", SCHEDULE, "np.searchsorted(moment * radix + source, key)",
+        "staleness", BUFFER, "np.searchsorted(moment * radix + source, key)",
         'np.searchsorted(moment * radix + source, key, side="right")',
         "a client knows its own leader's report",
     ),
     # Ties.
     Mutation(
-        "ties", SCHEDULE, 'fresh[order], side="right") + places',
+        "ties", BUFFER, 'fresh[order], side="right") + places',
         'fresh[order], side="left") + places', "at equal times the younger dispatch is in front",
     ),
     Mutation(
-        "ties", SCHEDULE, "(ties.cumsum(axis=1) <= room)",
+        "ties", ROUNDS, "(ties.cumsum(axis=1) <= room)",
         "(ties[:, ::-1].cumsum(axis=1)[:, ::-1] <= room)", "of reports together the last count",
     ),
     Mutation(
-        "ties", SCHEDULE, "np.searchsorted(closes, report[~on_time])",
+        "ties", ROUNDS, "np.searchsorted(closes, report[~on_time])",
         'np.searchsorted(closes, report[~on_time], side="right")',
         "a report at the moment of a step is known one step later",
     ),
     Mutation(
-        "ties", SCHEDULE, "before = report < closes[:, None]",
+        "ties", ROUNDS, "before = report < closes[:, None]",
         "before = report <= closes[:, None]", "all reports of the closing moment count",
     ),
     # A clock in float32.
@@ -97,11 +99,11 @@ MUTATIONS = [
         "seconds, examples = np.empty(len(who), np.float32),", "latencies are rounded",
     ),
     Mutation(
-        "clock", SCHEDULE, "closes = np.cumsum(duration)",
+        "clock", ROUNDS, "closes = np.cumsum(duration)",
         "closes = np.cumsum(duration, dtype=np.float32).astype(float)", "rounds close in float32",
     ),
     Mutation(
-        "clock", SCHEDULE, "heapq.heapreplace(heap, (now + extra, number))",
+        "clock", BUFFER, "heapq.heapreplace(heap, (now + extra, number))",
         "heapq.heapreplace(heap, (float(np.float32(now + extra)), number))",
         "a buffer's clock is in float32",
     ),
@@ -159,8 +161,10 @@ MUTATIONS = [
         "a dropped client dilutes the mean",
     ),
     Mutation(
-        "not finite", ENGINE, "table.weight[row], delta, ends & good)",
-        "table.weight[row], delta, ends)", "the same in lanes",
+        "not finite", HANDOVER,
+        "counted = lanes.ends & good\n    delta = jnp.where((counted & ~idle)[:, None], delta, 0)",
+        "counted = lanes.ends\n    delta = jnp.where((counted & good & ~idle)[:, None], delta, 0)",
+        "the same in lanes",
     ),
     Mutation(
         "not finite", "trees.py", "jnp.sum(jnp.square(x.astype", "jnp.sum(jnp.abs(x.astype",
@@ -177,15 +181,15 @@ MUTATIONS = [
         "used = (schedule.fate == Fate.ON_TIME) | late", "late reports are trained for nobody",
     ),
     Mutation(
-        "accounts", SCHEDULE, "counted = on_time.sum(axis=1)",
+        "accounts", ROUNDS, "counted = on_time.sum(axis=1)",
         "counted = (on_time | late).sum(axis=1)", "late reports count against the budget",
     ),
     Mutation(
-        "accounts", SCHEDULE, "late = ~on_time & kept_up & (delay <= late_seconds)",
+        "accounts", ROUNDS, "late = ~on_time & kept_up & (delay <= late_seconds)",
         "late = ~on_time & (delay <= late_seconds)", "abandoned rounds have late reports",
     ),
     Mutation(
-        "accounts", SCHEDULE, "counted = answers[source].reshape(steps, buffer).sum(axis=1)",
+        "accounts", BUFFER, "counted = answers[source].reshape(steps, buffer).sum(axis=1)",
         "counted = np.full(steps, buffer)", "clients that were given up are counted",
     ),
     Mutation(
@@ -194,11 +198,11 @@ MUTATIONS = [
     ),
     # Windows, off by one.
     Mutation(
-        "window", SCHEDULE, "kept_up & (step - origin < late_rounds) & (step < stuck)",
+        "window", ROUNDS, "kept_up & (step - origin < late_rounds) & (step < stuck)",
         "kept_up & (step - origin <= late_rounds) & (step < stuck)", "k + 1 rounds are waited",
     ),
     Mutation(
-        "window", SCHEDULE, "(delay <= late_seconds)", "(delay < late_seconds)",
+        "window", ROUNDS, "(delay <= late_seconds)", "(delay < late_seconds)",
         "whoever reports at tau_max is too late",
     ),
     Mutation(
@@ -292,16 +296,16 @@ MUTATIONS = [
     ),
     # Faults, and the end of patience.
     Mutation(
-        "patience", SCHEDULE, "duration = np.minimum(duration, round_timeout)",
+        "patience", ROUNDS, "duration = np.minimum(duration, round_timeout)",
         "duration = np.where(duration == np.inf, round_timeout, duration)",
         "slow rounds are waited for beyond their time",
     ),
     Mutation(
-        "patience", SCHEDULE, "on_time.sum(axis=1, keepdims=True) >= least",
+        "patience", ROUNDS, "on_time.sum(axis=1, keepdims=True) >= least",
         "on_time.sum(axis=1, keepdims=True) > least", "`minimum` reports are too few",
     ),
     Mutation(
-        "patience", SCHEDULE, "answers = start + drawn.seconds <= start + patience",
+        "patience", BUFFER, "answers = start + drawn.seconds <= start + patience",
         "answers = start + drawn.seconds < start + patience", "in time is too late",
     ),
     Mutation(

@@ -81,7 +81,7 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     from stragglers.algorithms.fedavg import fedavg
     from stragglers.client import Client
     from stragglers.latency import Draw
-    from stragglers.schedule import over_selected
+    from stragglers.rounds import over_selected
     from stragglers.setup import Trial, set_up
     from stragglers.weights import report_weights
 

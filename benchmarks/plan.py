@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stragglers import latency, schedule
+from stragglers import buffer, latency, rounds
 from stragglers.population import PAPER_GROUPS, Population
 
 CASES = ("over_selected", "at_update", "at_once")
@@ -26,11 +26,11 @@ def measure(case: Any, clients: int, dispatches: int) -> tuple[float, float]:
     began = time.perf_counter()
     delay = latency.latency(fleet, latency.PER_DOMAIN, seed=0)
     if case == "over_selected":
-        plan = schedule.over_selected(
+        plan = rounds.over_selected(
             clients, delay, seed=0, goal=80, cohort=100, updates=dispatches * 80 // 100
         )
     else:
-        plan = schedule.buffered(
+        plan = buffer.buffered(
             clients, delay, seed=0, buffer=100, concurrency=1000, updates=dispatches, refill=case
         )
     seconds = time.perf_counter() - began

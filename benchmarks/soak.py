@@ -21,12 +21,15 @@ from stragglers.algorithms.base import Algorithm, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.buffer import buffered
 from stragglers.client import Client
+from stragglers.course import Progress
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
-from stragglers.schedule import Schedule, buffered, over_selected
-from stragglers.simulate import Progress, simulate
+from stragglers.rounds import over_selected
+from stragglers.schedule import Schedule
+from stragglers.simulate import simulate
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import cross_entropy, is_right
 

@@ -13,6 +13,8 @@ import jax
 import pytest
 from hypothesis import Phase, settings
 
+pytest.register_assert_rewrite("tests.timetables")  # it compares columns, and says how they differ
+
 # The same examples on every machine: a failure in one place is a failure everywhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")

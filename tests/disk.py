@@ -19,11 +19,12 @@ import safetensors
 import safetensors.numpy
 
 from stragglers import recording
+from stragglers.course import Course, Point, Result
 from stragglers.memory import Memory
 from stragglers.metrics import Metrics
 from stragglers.run import Prepared
 from stragglers.setup import Start
-from stragglers.simulate import Course, Moment, Point, Result
+from stragglers.simulate import Moment
 
 CODES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES, "killed": None}
 OS_CALLS = ("open", "mkdir", "chmod", "rename", "replace", "fsync", "unlink", "rmdir")

@@ -11,12 +11,15 @@ import numpy as np
 import optax
 import pytest
 
-from stragglers import draws, metrics, schedule
+from stragglers import draws, metrics
+from stragglers.buffer import buffered
 from stragglers.client import Data, Job, local_steps, local_training
-from stragglers.interpret import Buffer, Coordinator, interpret
+from stragglers.coordinator import Buffer, Coordinator
+from stragglers.interpret import interpret
 from stragglers.latency import Draw
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
+from stragglers.rounds import over_selected
 from stragglers.setup import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.base import Task
@@ -77,14 +80,14 @@ def table_latency(table, sizes, epochs=1):
 
 
 def plan_for(task, policy, table, *, seed, steps, epochs=1):
-    """The schedule of a policy (as interpret.py names them) over tabled latencies."""
+    """The schedule of a policy (as coordinator.py names them) over tabled latencies."""
     latency = table_latency(table, task.population.examples, epochs)
     clients = task.population.clients
     if isinstance(policy, Buffer):
-        return schedule.buffered(clients, latency, seed=seed, updates=steps * policy.buffer,
-                                 **policy._asdict())  # fmt: skip
-    return schedule.over_selected(clients, latency, seed=seed, updates=steps * policy.goal,
-                                  **policy._asdict())  # fmt: skip
+        return buffered(clients, latency, seed=seed, updates=steps * policy.buffer,
+                        **policy._asdict())  # fmt: skip
+    return over_selected(clients, latency, seed=seed, updates=steps * policy.goal,
+                         **policy._asdict())  # fmt: skip
 
 
 @cache

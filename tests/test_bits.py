@@ -17,7 +17,7 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.client import Client
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
-from stragglers.schedule import over_selected
+from stragglers.rounds import over_selected
 from stragglers.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
 

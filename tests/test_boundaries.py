@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 
 from stragglers import checkpoint, cli, config, recording, records
+from stragglers.course import Course
 from stragglers.errors import BadInput
 from stragglers.files import UNFINISHED
 from stragglers.report import figures, page
-from stragglers.simulate import Course, Moment
+from stragglers.simulate import Moment
 from tests.disk import CODES, STEPS, Killed, failing, spoil, untrained
 
 NAME = "glyphs/per-domain/feast"

@@ -24,9 +24,10 @@ from stragglers import (
     trials,
     workers,
 )
+from stragglers.course import Course
 from stragglers.errors import BadInput
 from stragglers.report import results
-from stragglers.simulate import Course, Moment
+from stragglers.simulate import Moment
 from stragglers.stopping import Wish
 from stragglers.workers import Job, News, Terms
 from tests.disk import spoil

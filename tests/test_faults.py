@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from stragglers import build, cli, config, draws, faults, latency, plan, population, run, schedule
+from stragglers import build, cli, config, draws, faults, latency, plan, population, run
+from stragglers.buffer import buffered
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
 from stragglers.latency import Draw
 from stragglers.population import Population
+from stragglers.rounds import over_selected
 from stragglers.schedule import Fate
 
 CLIENTS, MANY = 1000, 100_000
@@ -77,10 +79,8 @@ def test_faults_change_no_other_draw():
     seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
     shares = {fault: np.full(who.clients, 0.1) for fault in faults.NAMES.values()}
     options = dict(seed=0, goal=10, cohort=20, updates=2000, round_timeout=1e4)
-    calm = schedule.over_selected(who.clients, seconds, **options)
-    rough = schedule.over_selected(
-        who.clients, seconds, **options, faults=faults.faults(shares, seed=0)
-    )
+    calm = over_selected(who.clients, seconds, **options)
+    rough = over_selected(who.clients, seconds, **options, faults=faults.faults(shares, seed=0))
     assert np.array_equal(calm.client, rough.client)
     assert np.array_equal(calm.examples, rough.examples)
     works = ~faults.lost(rough.fault)
@@ -106,11 +106,11 @@ def schedules(kind, clients, seconds, strikes, updates, selection=1.3, minimum=5
               round_timeout=600.0, client_timeout=600.0):  # fmt: skip
     options = dict(seed=0, updates=updates, minimum=minimum, faults=strikes)
     if kind == "rounds":
-        return schedule.over_selected(
+        return over_selected(
             clients, seconds, goal=10, cohort=round(10 * selection), round_timeout=round_timeout,
             **options,
         )  # fmt: skip
-    return schedule.buffered(
+    return buffered(
         clients, seconds, buffer=10, concurrency=round(10 * selection),
         client_timeout=client_timeout, refill=kind if kind.startswith("at_") else "at_update",
         **options,
@@ -172,9 +172,9 @@ def test_nobody_who_is_waited_for_forever_is_an_error_that_names_the_remedy():
         return Draw(np.ones(len(clients)), np.ones(len(clients), np.int64))
 
     with pytest.raises(BadInput, match="round 0 never closes.*`round_timeout`"):
-        schedule.over_selected(9, seconds, seed=0, goal=2, cohort=4, updates=8, faults=strikes)
+        over_selected(9, seconds, seed=0, goal=2, cohort=4, updates=8, faults=strikes)
     with pytest.raises(BadInput, match="server step 0 never comes.*`client_timeout`"):
-        schedule.buffered(9, seconds, seed=0, buffer=2, concurrency=4, updates=8, faults=strikes)
+        buffered(9, seconds, seed=0, buffer=2, concurrency=4, updates=8, faults=strikes)
 
 
 # What a plan says of them.
@@ -192,7 +192,7 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
         return Draw(np.full(len(clients), 8.0), np.ones(len(clients), np.int64))
 
     # Rounds of three: one report of three, then three of three, over and over.
-    made = schedule.over_selected(
+    made = over_selected(
         6, seconds, seed=0, goal=3, cohort=3, updates=12, round_timeout=10.0, minimum=2,
         faults=strikes,
     )  # fmt: skip

@@ -21,8 +21,9 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.coordinator import Buffer, Coordinator, Rounds
 from stragglers.faults import Fault
-from stragglers.interpret import Buffer, Coordinator, Rounds, interpret
+from stragglers.interpret import interpret
 from stragglers.rows import rows_of
 from stragglers.schedule import Fate
 from stragglers.weights import report_weights

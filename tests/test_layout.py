@@ -12,12 +12,12 @@ SRC = TESTS.parent / "src" / "stragglers"
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
     "__init__", "errors", "device", "files", "csvfile", "tomlfile", "draws", "distributions",
-    "partition", "population", "data", "handwriting", "latency", "faults", "schedule", "rows",
-    "together", "lanes", "weights", "shuffle", "trees", "memory", "mesh", "programs", "models",
-    "tasks", "algorithms", "client", "table", "metrics", "engine", "setup", "simulate", "interpret",
-    "checkpoint", "records", "plan", "report", "settings", "schema", "config", "build", "run",
-    "recording", "progress", "stopping", "workers", "trials", "tune", "samples", "describe",
-    "commands", "cli",
+    "partition", "population", "data", "handwriting", "latency", "faults", "schedule", "rounds",
+    "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory", "mesh",
+    "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
+    "handover", "engine", "setup", "course", "simulate", "coordinator", "interpret", "checkpoint",
+    "records", "plan", "report", "settings", "schema", "config", "build", "run", "recording",
+    "progress", "stopping", "workers", "trials", "tune", "samples", "describe", "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",

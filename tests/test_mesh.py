@@ -13,8 +13,8 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
-from stragglers.interpret import Buffer, Rounds
 from stragglers.setup import Trial, default_lanes
 from stragglers.simulate import simulate, simulate_together
 from tests.helpers import linear_task, matrix, plan_for

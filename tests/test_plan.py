@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from stragglers.buffer import buffered
 from stragglers.plan import summarise
 from stragglers.population import Population
-from stragglers.schedule import buffered
 from tests.helpers import table_latency
 
 CLIENTS = Population(np.full(6, 10), np.array([0, 0, 0, 0, 1, 1], np.int16), ("quick", "slow"), "")

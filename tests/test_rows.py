@@ -5,12 +5,14 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from scipy import stats
 
-from stragglers import build, config, population, schedule, settings
+from stragglers import build, config, population, settings
+from stragglers.buffer import buffered
 from stragglers.errors import BadInput
 from stragglers.latency import PER_DOMAIN, latency
+from stragglers.rounds import over_selected
 from stragglers.rows import rows_of
 from stragglers.schedule import Fate
-from tests.test_schedule import buffer_cases, rounds_cases, table_latency
+from tests.timetables import buffer_cases, rounds_cases, table_latency
 
 SETTLES = ["never", "at_arrival", "by_round"]
 
@@ -19,9 +21,9 @@ SETTLES = ["never", "at_arrival", "by_round"]
 def plans(draw):
     """Any schedule that can be made, with ties, zeros and infinities."""
     if draw(st.booleans()):
-        make, (case, table) = schedule.over_selected, draw(rounds_cases())
+        make, (case, table) = over_selected, draw(rounds_cases())
     else:
-        make, (case, table) = schedule.buffered, draw(buffer_cases())
+        make, (case, table) = buffered, draw(buffer_cases())
     try:
         return make(latency=table_latency(table), **case)
     except BadInput:
@@ -55,8 +57,8 @@ def test_the_rows_are_the_clients_that_somebody_learns_from(plan, settles, k):
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_a_report_older_than_the_history_is_left_out(k):
     table = np.random.default_rng(0).lognormal(0, 1.5, 200)
-    plan = schedule.over_selected(9, table_latency(table), seed=0, goal=2, cohort=5, updates=80,
-                                  late_rounds=4)  # fmt: skip
+    plan = over_selected(9, table_latency(table), seed=0, goal=2, cohort=5, updates=80,
+                         late_rounds=4)  # fmt: skip
     rows = rows_of(plan, "at_arrival", seed=0, teachers=k)
     late = plan.fate == Fate.LATE
     age = (plan.step - plan.version)[late]
@@ -109,8 +111,8 @@ def test_there_are_no_more_slots_than_buckets_open_at_once(plan, settles):
 
 def test_over_selected_fedavg_trains_exactly_the_goal():
     who = population.emnist()
-    plan = schedule.over_selected(3400, latency(who, PER_DOMAIN, seed=0), seed=0, goal=20,
-                                  cohort=26, updates=2000)  # fmt: skip
+    plan = over_selected(3400, latency(who, PER_DOMAIN, seed=0), seed=0, goal=20,
+                         cohort=26, updates=2000)  # fmt: skip
     rows = rows_of(plan, "never", seed=0)
     assert np.all(np.diff(rows.begin) == 20) and rows.slots == 1
     assert len(plan.client) == 2600 and np.all(rows.staleness == 0)
@@ -149,7 +151,7 @@ K = 5
 
 
 def test_teachers_are_drawn_evenly_from_the_last_rounds():
-    plan = schedule.over_selected(
+    plan = over_selected(
         30, table_latency([3.0, 1.0, 2.0]), seed=0, goal=20, cohort=20, updates=20_000
     )
     rows = rows_of(plan, "at_arrival", seed=0, teachers=K)
@@ -166,7 +168,7 @@ def test_teachers_are_drawn_evenly_from_the_last_rounds():
 
 
 def test_a_teacher_belongs_to_a_dispatch_whoever_else_is_used():
-    plan = schedule.over_selected(
+    plan = over_selected(
         30, table_latency([3.0, 1.0, 2.0, 9.0]), seed=0, goal=2, cohort=4, updates=400,
         late_rounds=3,
     )  # fmt: skip

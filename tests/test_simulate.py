@@ -13,9 +13,9 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.coordinator import Rounds
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
-from stragglers.interpret import Rounds
 from stragglers.schedule import Fate
 from stragglers.setup import default_lanes
 from stragglers.simulate import simulate
@@ -182,7 +182,7 @@ def test_a_run_in_which_some_report_is_not_a_diverged_one():
 
 def test_reports_that_faults_corrupt_are_no_sign_of_divergence(monkeypatch):
     """However many come in a row; that all others diverge still is."""
-    monkeypatch.setattr("stragglers.simulate.HOPELESS", 6)
+    monkeypatch.setattr("stragglers.course.HOPELESS", 6)
     with traced([0, 1, 3, 4, 8]):
         given = plan()
     used = np.flatnonzero(given.fate == Fate.ON_TIME)

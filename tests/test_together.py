@@ -11,8 +11,8 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
-from stragglers.interpret import Buffer, Rounds
 from stragglers.rows import rows_of
 from stragglers.setup import Trial
 from stragglers.simulate import simulate, simulate_together

@@ -7,16 +7,17 @@ import numpy as np
 import optax
 import pytest
 
-from stragglers import weights
+from stragglers import kernels, weights
 from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
-from stragglers.interpret import Buffer, Rounds
+from stragglers.coordinator import Buffer, Rounds
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
-from stragglers.schedule import Fate, over_selected
+from stragglers.rounds import over_selected
+from stragglers.schedule import Fate
 from stragglers.setup import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
@@ -196,6 +197,13 @@ def test_single_precision_stays_near(algorithm, lanes):
     option = dict(client=dict(rho=0.5), server=ADAM, lanes=lanes)
     simulated, interpreted, _ = witnesses(policy, algorithm, option, dtype=np.float32)
     np.testing.assert_allclose(simulated, interpreted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fare-dust", "feast"])
+def test_kernels_change_nothing(monkeypatch, algorithm):
+    monkeypatch.setattr(kernels, "INTERPRET", True)
+    monkeypatch.setattr(kernels, "run_here", lambda: True)
+    test_single_precision_stays_near(algorithm, lanes=3)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import faults, latency, population, schedule, settings
+from stragglers import buffer, faults, latency, population, rounds, settings
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
@@ -104,12 +104,12 @@ def check(experiment: settings.Experiment) -> None:
     factors(experiment.latency)
     _check_limit(given.time_limit)
     if isinstance(given, settings.Buffered):
-        schedule.check_buffer(
+        buffer.check(
             buffer=given.buffer, concurrency=given.concurrency, updates=updates,
             client_timeout=given.client_timeout, minimum=given.minimum,
         )  # fmt: skip
         return
-    schedule.check_rounds(
+    rounds.check(
         goal=given.goal, cohort=cohort(given), updates=updates, late_seconds=given.late_seconds,
         late_rounds=given.late_rounds, round_timeout=given.round_timeout, minimum=given.minimum,
     )  # fmt: skip
@@ -178,12 +178,12 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         "faults": struck(experiment.faults, who, seed),
     }
     if isinstance(given, settings.Buffered):
-        return schedule.buffered(
+        return buffer.buffered(
             who.clients, delay, **common,
             buffer=given.buffer, concurrency=given.concurrency, refill=given.refill,
             client_timeout=given.client_timeout,
         )  # fmt: skip
-    return schedule.over_selected(
+    return rounds.over_selected(
         who.clients, delay, **common,
         goal=given.goal, cohort=cohort(given), count=given.count,
         late_seconds=given.late_seconds, late_rounds=given.late_rounds,

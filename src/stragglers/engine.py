@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
 
 from stragglers import mesh as devices
 from stragglers import trees
 from stragglers.algorithms.base import Algorithm, Download, Params, State, Sum
 from stragglers.client import Batch, Client, Data, local_sgd, local_training
+from stragglers.handover import Ending, corrupted, hand_over
 from stragglers.programs import compiled
 from stragglers.table import Table, rounded
 from stragglers.tasks.base import Lesson, Task
@@ -132,7 +132,7 @@ def one_by_one(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum,
         sent = code.algorithm.broadcast(server, starting)
         delta = train(feed.data, feed.seed[0], sent, job)
         if table.corrupt is not None:
-            delta = _corrupted(table.corrupt[i], delta)
+            delta = corrupted(table.corrupt[i], delta)
         good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[i], delta), table.weight[i], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
@@ -171,13 +171,6 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
     def row_at(place: jax.Array) -> jax.Array:
         return table.order[jnp.minimum(place, table.order.size - 1)]
 
-    # All leaves in one row: one product and one sum for each hand-over, however many they are.
-    flat = jax.vmap(lambda tree: ravel_pytree(tree)[0])
-
-    @jax.vmap
-    def models(row: jax.Array) -> Params:
-        return model_of(row)
-
     @jax.vmap
     def batches(row: jax.Array, step: jax.Array) -> Batch:
         return local.batch(seed_of(row), trees.row(table.job, row), step)
@@ -207,24 +200,21 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
         row = row_at(lane.place)
         steps = table.job.steps[row]
         ends = (lane.place < end) & (lane.step >= steps)
-        idle = steps == 0  # it had nothing to train on, and says so
-        delta = flat(trees.subtract(models(row), lane.params))
-        if table.corrupt is not None:
-            corrupt = table.corrupt[row]
-            delta, idle = jax.vmap(_corrupted)(corrupt, delta), idle & (corrupt == 0)
-        good = idle | jax.vmap(trees.finite)(delta)
-        delta = jnp.where((ends & good & ~idle)[:, None], delta, 0)  # 0 * NaN is NaN
-        buckets = _add_lanes(buckets, table.slot[row], table.weight[row], delta, ends & good)
+        place, step = jnp.where(ends, lane.place + 1, lane.place), jnp.where(ends, 0, lane.step)
+        following, starts = row_at(place), ends & (place < end)
+        params, buckets, good = hand_over(lane.params, buckets, models, Ending(
+            ends, starts, table.trial[row], table.trial[following], table.slot[row],
+            table.weight[row], steps == 0, None if table.corrupt is None else table.corrupt[row],
+        ))  # fmt: skip
         bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
         lost = lost + bad.sum(1, dtype=jnp.int32)
-
-        place, step = jnp.where(ends, lane.place + 1, lane.place), jnp.where(ends, 0, lane.step)
-        row = row_at(place)
-        params = _choose(ends, models(row), lane.params)
-        return _Lane(place, step, batches(row, step), params, teachers(row)), buckets, lost
+        if (teacher := lane.teacher) is not None:  # where nobody starts, none is fetched
+            teacher = jax.lax.cond(starts.any(), teachers, lambda _: lane.teacher, following)
+        return _Lane(place, step, batches(following, step), params, teacher), buckets, lost
 
     row, zero = row_at(begin), jnp.zeros_like(begin)
-    lane = _Lane(begin, zero, batches(row, zero), models(row), teachers(row))
+    models = _for_each(algorithm.params, trials)(carry.server)
+    lane = _Lane(begin, zero, batches(row, zero), jax.vmap(model_of)(row), teachers(row))
     parts = (lane, carry.buckets, jnp.zeros_like(carry.dropped))
     first, last = table.span_begin[v], table.span_begin[v + 1]
     _, buckets, lost = jax.lax.fori_loop(first, last, span, parts)
@@ -265,35 +255,3 @@ def _take(buckets: Sum, slot: jax.Array) -> tuple[Sum, Sum]:
 
 def _add(buckets: Sum, slot: jax.Array, report: Sum) -> Sum:
     return trees.set_row(buckets, slot, trees.add(trees.row(buckets, slot), report))
-
-
-def _add_lanes(
-    buckets: Sum, slot: jax.Array, weight: jax.Array, delta: jax.Array, counts: jax.Array
-) -> Sum:
-    """Adds the lanes that count into their slots: one matrix product, in a fixed order.
-
-    `delta` is [lanes, all leaves in a row].
-    """
-    slots = buckets.weight.shape[0]
-    place = (jnp.arange(slots)[:, None] == slot[None]) & counts[None]  # [slots, lanes]
-    weights = jnp.where(place, weight[None], 0).astype(delta.dtype)
-    total = jnp.matmul(weights, delta, precision=jax.lax.Precision.HIGHEST)
-    _, unflat = ravel_pytree(trees.row(buckets.delta, 0))
-    return Sum(
-        trees.add(buckets.delta, jax.vmap(unflat)(total)),
-        buckets.weight + weights.sum(1).astype(buckets.weight.dtype),
-        buckets.reports + place.sum(1, dtype=jnp.int32),
-    )
-
-
-def _corrupted(how: jax.Array, delta: Params) -> Params:
-    """What arrives of a report that is damaged on its way; see rows.Rows.corrupt."""
-    value = jnp.array([0.0, jnp.nan, jnp.inf, 1e38])[how]  # 1e38: finite, its square is not
-    return jax.tree.map(lambda x: jnp.where(how > 0, value.astype(x.dtype), x), delta)
-
-
-def _choose(lanes: jax.Array, yes: Params, no: Params) -> Params:
-    """Lane by lane, one tree or the other."""
-    return jax.tree.map(
-        lambda a, b: jnp.where(lanes.reshape(-1, *[1] * (a.ndim - 1)), a, b), yes, no
-    )

@@ -17,12 +17,13 @@ from typing import Any
 import jax
 
 from stragglers import __version__, build, checkpoint, config, records, trees
+from stragglers.course import Point, Progress, Result
 from stragglers.metrics import Metrics
 from stragglers.plan import summarise
 from stragglers.run import Prepared, prepare, train
 from stragglers.settings import Experiment
 from stragglers.setup import Start
-from stragglers.simulate import Moment, Point, Progress, Result
+from stragglers.simulate import Moment
 from stragglers.tasks.base import checksum
 
 

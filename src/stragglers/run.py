@@ -15,12 +15,13 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
+from stragglers.course import Point, Progress, Result
 from stragglers.errors import BadInput
 from stragglers.faults import corrupted
 from stragglers.memory import check_history
 from stragglers.schedule import Fate, Schedule
 from stragglers.setup import Start, Trial
-from stragglers.simulate import Moment, Point, Progress, Result, simulate_together
+from stragglers.simulate import Moment, simulate_together
 from stragglers.tasks.base import Task
 from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist

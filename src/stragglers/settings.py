@@ -128,7 +128,7 @@ class Groups(Settings, frozen=True, tag="groups", tag_field="model"):
 Latency = PerExample | PerDomain | Groups
 
 
-# Schedules: the arguments of the functions in schedule.py.
+# Schedules: the arguments of the functions in rounds.py and buffer.py.
 class TimeLimit(Settings, frozen=True):
     """A cap on local computation: in seconds, or a percentile of one epoch over all clients."""
 

@@ -23,8 +23,8 @@ from stragglers.settings import Experiment
 from stragglers.stopping import Interrupted, Wish
 
 if TYPE_CHECKING:
+    from stragglers.course import Progress, Result
     from stragglers.setup import Start
-    from stragglers.simulate import Progress, Result
 
 # A process with nothing to do waits so long to be dismissed, while others may keep where they are.
 PATIENCE_S = 10.0

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stragglers import kernels
 from stragglers.models import stem
 from stragglers.models.cnn import cnn, plain
 
@@ -24,7 +25,7 @@ def drawn(batch, seed=0):
 
 @pytest.mark.parametrize("batch", [3, 20])
 def test_values_and_gradients_of_every_lane(monkeypatch, batch):
-    monkeypatch.setattr(stem, "INTERPRET", True)
+    monkeypatch.setattr(kernels, "INTERPRET", True)
     given = drawn(batch)
     pooled = (LANES, batch, SIDE // 2 - 1, SIDE // 2 - 1, 32)
     dy = jnp.asarray(np.random.default_rng(1).standard_normal(pooled), jnp.float32)
@@ -51,8 +52,8 @@ def test_the_network_is_the_same_with_the_kernels(monkeypatch):
         return jnp.sum(jnp.square(model.apply(params, x, jax.random.key(1))))
 
     expected = jax.jit(jax.value_and_grad(loss))(params)
-    monkeypatch.setattr(stem, "INTERPRET", True)
-    monkeypatch.setattr(stem, "runs_here", lambda: True)
+    monkeypatch.setattr(kernels, "INTERPRET", True)
+    monkeypatch.setattr(kernels, "run_here", lambda: True)
     found = jax.jit(jax.value_and_grad(lambda params: loss(params)))(params)  # traced anew
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
                  found, expected)  # fmt: skip
@@ -60,4 +61,13 @@ def test_the_network_is_the_same_with_the_kernels(monkeypatch):
 
 def test_a_cpu_takes_the_plain_form():
     if jax.default_backend() == "cpu":
-        assert not stem.runs_here()
+        assert not kernels.run_here()
+
+
+def test_the_kernels_can_be_lowered_for_a_gpu():
+    def loss(*given):
+        return jnp.sum(jnp.square(jax.vmap(stem.stem)(*given)))
+
+    traced = jax.jit(jax.grad(loss, argnums=(0, 1))).trace(*drawn(3))
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("xla.gpu.triton") == 3  # pooled, kernel_gradient, first_gradient

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stragglers import latency, population, records, schedule
+from stragglers import latency, population, records, rounds
 from stragglers.report import figures, timeline
 from tests.report.fabricate import demo, run_folder
 from tests.report.injections import INJECTIONS
@@ -80,7 +80,7 @@ def test_names_of_strangers_are_drawn_as_they_are(tmp_path):
 def test_a_plan_has_its_name_as_title_whatever_that_is(tmp_path):
     clients = population.cifar100()
     delay = latency.latency(clients, latency.PER_DOMAIN, seed=0)
-    plan = schedule.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
+    plan = rounds.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
     sizes = latency.one_epoch(clients, latency.PER_DOMAIN, seed=0)
     figure = timeline.plan_figure(clients, plan, sum(sizes), "$\\frac{$ 1")
     figures.save(figure, tmp_path / "plan.png")

@@ -4,7 +4,7 @@ import numpy as np
 import optax
 import pytest
 
-from stragglers import population, schedule
+from stragglers import population, rounds
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client, Job, _total, local_training, on_device
@@ -171,7 +171,7 @@ def test_accuracy_rises(shared_data):
     def latency(first, clients):
         return Draw(np.ones(len(clients)), np.minimum(sizes[clients], 64))
 
-    plan = schedule.over_selected(1257, latency, seed=0, updates=200, goal=20, cohort=20)
+    plan = rounds.over_selected(1257, latency, seed=0, updates=200, goal=20, cohort=20)
     result = simulate(task, plan, fedavg(optax.adam(0.02)), Client(0.5, 16), evaluate_at=[0])
     before, after = (point.metrics for point in result.curve)
     assert after.total_accuracy > before.total_accuracy + 0.02

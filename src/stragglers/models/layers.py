@@ -27,6 +27,8 @@ Layer = dict[str, jax.Array]
 Initializer = Callable[..., jax.Array]  # (key, shape, dtype)
 Padding = Literal["SAME", "VALID"]
 
+EPSILON = 1e-3  # of group_norm
+
 # Keras: the truncated normals are widened so that the truncation leaves the variance as stated.
 glorot_uniform: Initializer = initializers.glorot_uniform()
 glorot_normal: Initializer = initializers.glorot_normal()
@@ -107,12 +109,12 @@ def max_pool(x: jax.Array, window: int, stride: int, padding: Padding = "VALID")
     return reduce(jnp.maximum, windows(x, window, window, stride, padding, fill=-np.inf))
 
 
-def group_norm(layer: Layer, x: jax.Array, groups: int, epsilon: float = 1e-3) -> jax.Array:
+def group_norm(layer: Layer, x: jax.Array, groups: int) -> jax.Array:
     """Normalises each image over height, width and each group of neighbouring channels."""
     grouped = x.reshape(*x.shape[:-1], groups, -1)
     centred = grouped - grouped.mean((1, 2, 4), keepdims=True)
     variance = jnp.square(centred).mean((1, 2, 4), keepdims=True)
-    normal = (centred * jax.lax.rsqrt(variance + epsilon)).reshape(x.shape)
+    normal = (centred * jax.lax.rsqrt(variance + EPSILON)).reshape(x.shape)
     return normal * layer["scale"] + layer["bias"]
 
 

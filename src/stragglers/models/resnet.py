@@ -22,7 +22,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from stragglers.models import layers
+from stragglers.models import layers, normed
 from stragglers.models.base import Model, Params
 
 
@@ -62,10 +62,11 @@ def resnet(
         return layers.dense(params["head"], x)
 
     def block_apply(block: Params, x: jax.Array, stride: int) -> jax.Array:
-        y = norm_relu(block["norm1"], x) if "norm1" in block else x
-        y = layers.convolution(block["conv1"], y, stride=stride, padding="SAME")
-        y = norm_relu(block["norm2"], y)
-        y = layers.convolution(block["conv2"], y, padding="SAME")
+        if "norm1" in block:
+            y = normed.convolution(block["norm1"], block["conv1"], x, groups, stride)
+        else:
+            y = layers.convolution(block["conv1"], x, stride=stride, padding="SAME")
+        y = normed.convolution(block["norm2"], block["conv2"], y, groups, stride=1)
         if "shortcut" in block:
             x = layers.convolution(block["shortcut"], x, stride=stride)
             x = layers.group_norm(block["shortcut_norm"], x, groups)

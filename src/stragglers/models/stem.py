@@ -14,7 +14,7 @@ which of the four it was is kept in a byte. dh is used where it is made and neve
 Under `vmap` every lane has its own weights: the lane becomes an axis of the grid.
 """
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from stragglers import kernels
 from stragglers.models.layers import Layer, convolution
 
 TILE = 64  # pixels of one program: the height of a Hopper matrix instruction
@@ -31,20 +32,13 @@ STRIDE = 32
 PLACES = [(a, b) for a in (0, 1) for b in (0, 1)]  # of a 2x2 pool
 WINDOW = [(i, j) for i in range(4) for j in range(4)]  # that a pool of 3x3 windows sees
 CHUNKS = 5  # programs that share the sum over pixels of one lane
-INTERPRET = False  # tests set it, and need no GPU
-
-
-@cache
-def runs_here() -> bool:
-    """Whether the device can run these kernels: an NVIDIA GPU from Ampere on."""
-    device = jax.devices()[0]
-    capability = getattr(device, "compute_capability", "0")
-    return device.platform == "gpu" and "NVIDIA" in device.device_kind and float(capability) >= 8
 
 
 def serves(x: jax.Array) -> bool:
     """Whether images are for these kernels: not in precisions that have no matrix instructions."""
-    return runs_here() and x.dtype != jnp.float64 and _precision() not in ("float32", "highest")
+    return (
+        kernels.run_here() and x.dtype != jnp.float64 and _precision() not in ("float32", "highest")
+    )
 
 
 def _precision() -> str | None:
@@ -83,9 +77,9 @@ def pooled(w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
     count = batch * half * half
     tiles = pl.cdiv(count, TILE)
     out = pl.BlockSpec((TILE, outputs), lambda t: (t, 0))
-    y, place = _call(
+    y, place = kernels.call(
         partial(_pooled, side=side, count=count),
-        grid=tiles,
+        grid=(tiles,),
         out_specs=[out, out],
         out_shape=[
             jax.ShapeDtypeStruct((tiles * TILE, outputs), h.dtype),
@@ -118,9 +112,9 @@ def kernel_gradient(h: jax.Array, dy: jax.Array, place: jax.Array) -> jax.Array:
     half, outputs = side // 2 - 1, dy.shape[-1]
     count = batch * half * half
     tiles = pl.cdiv(pl.cdiv(count, STRIDE), CHUNKS)
-    parts = _call(
+    parts = kernels.call(
         partial(_kernel_gradient, side=side, count=count, tiles=tiles),
-        grid=CHUNKS,
+        grid=(CHUNKS,),
         out_specs=pl.BlockSpec((1, 9, outputs, inputs), lambda c: (c, 0, 0, 0)),
         out_shape=jax.ShapeDtypeStruct((CHUNKS, 9, outputs, inputs), jnp.float32),
         stages=2,
@@ -159,9 +153,9 @@ def first_gradient(
     outputs = w.shape[-1]
     count = batch * (side // 2) ** 2
     tiles = pl.cdiv(count, TILE)
-    parts = _call(
+    parts = kernels.call(
         partial(_first_gradient, side=side, count=count),
-        grid=tiles,
+        grid=(tiles,),
         out_specs=pl.BlockSpec((1, 16, inputs), lambda t: (t, 0, 0)),
         out_shape=jax.ShapeDtypeStruct((tiles, 16, inputs), jnp.float32),
     )(
@@ -242,15 +236,3 @@ def _tap(i: int, j: int) -> bool:
 def _dot(a: jax.Array, b: jax.Array, trans_a: bool = False, trans_b: bool = False) -> jax.Array:
     """TF32 instructions read both operands along the sum: give them so, or they are turned."""
     return triton.dot(a, b, trans_a=trans_a, trans_b=trans_b, allow_tf32=True)
-
-
-def _call(kernel: Any, *, grid: int, out_specs: Any, out_shape: Any, stages: int = 1) -> Any:
-    def call(*arrays: jax.Array) -> Any:
-        whole = [pl.BlockSpec(a.shape, partial(lambda n, *_: (0,) * n, a.ndim)) for a in arrays]
-        return pl.pallas_call(
-            kernel, grid=(grid,), in_specs=whole, out_specs=out_specs, out_shape=out_shape,
-            compiler_params=triton.CompilerParams(num_warps=4, num_stages=stages),
-            interpret=INTERPRET,
-        )(*arrays)  # fmt: skip
-
-    return call

@@ -1,0 +1,253 @@
+"""A server that lives in time: told what happens and when, it never looks ahead.
+
+    dispatch                     clients may start
+    receive                      a report has come; one that has come already counts once
+    time_out, give_up, expire    waiting for a round, for a client, for late reports is over
+
+    policy      when a server step is made, and who replaces whom
+    algorithm   what the step does
+
+interpret.py drives one with simulated latencies; a federated runtime would drive one with messages.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stragglers import trees
+from stragglers.algorithms.base import Algorithm, Download, Params, Starting, State, Sum, plus
+
+
+class Rounds(NamedTuple):
+    """Synchronous rounds; see rounds.over_selected."""
+
+    goal: int
+    cohort: int
+    late_seconds: float | None = None
+    late_rounds: int | None = None
+    round_timeout: float | None = None
+    minimum: int | None = None
+
+
+class Buffer(NamedTuple):
+    """Asynchronous steps; see buffer.buffered."""
+
+    buffer: int
+    concurrency: int
+    refill: Literal["at_update", "at_once"] = "at_update"
+    client_timeout: float | None = None
+    minimum: int | None = None
+
+
+class Order(NamedTuple):
+    """What a client is asked to do."""
+
+    dispatch: int
+    client: int
+    download: Download
+
+
+class _Job(NamedTuple):
+    client: int
+    version: int
+    start: float
+    given_up: bool = False
+
+
+class _Waiting(NamedTuple):
+    """A closed round whose late reports are still awaited."""
+
+    opened: Any
+    late: Sum
+    missing: int  # reports that may still come
+    deadline: float
+
+
+class Coordinator:
+    """A server that lives in time: an algorithm, a policy, and what is under way."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        policy: Rounds | Buffer,
+        params: Params,
+        choose: Callable[[int], list[int]],  # clients of the g-th group that starts
+        weigh: Callable[[int, int], float],  # staleness, client
+        teacher: Callable[[int, int], int],  # dispatch, version: a round of the history, or -1
+        teachers: int = 1,
+    ) -> None:
+        self.algorithm, self.policy = algorithm, policy
+        self.choose, self.weigh, self.teacher = choose, weigh, teacher
+        self.teachers = teachers
+        self.state: State = algorithm.init(params)
+        zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
+        self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
+        # Towards the next server step: reports, and places that they or clients given up take.
+        self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.version = 0
+        self.abandoned: set[int] = set()  # server steps
+        self.groups = 0
+        self.jobs: dict[int, _Job] = {}  # by dispatch; reported ones are gone
+        self.dispatches = 0
+        self.waiting: dict[int, _Waiting] = {}  # by round
+        self.settled = 0  # rounds settled so far, in order
+        self.opened_at: list[float] = []
+        self.over = False  # past the last server step's own moment: reports meet no step
+        self.dropped = 0
+        self.counts = {"on_time": 0, "late": 0, "unused": 0, "duplicate": 0}
+        self.step_times: list[float] = []
+
+    def dispatch(self, now: float) -> list[Order]:
+        """Starts the next group of clients from the newest model."""
+        if isinstance(self.policy, Rounds):
+            self.opened_at.append(now)
+            self._give_up_rounds()
+        orders = []
+        for client in self.choose(self.groups):
+            number = self.dispatches
+            self.jobs[number] = _Job(client, self.version, now)
+            teacher = self.teacher(number, self.version)
+            starting = Starting(jnp.int32(self.version), jnp.int32(teacher))
+            orders.append(Order(number, client, self.algorithm.broadcast(self.state, starting)))
+            self.dispatches += 1
+        self.groups += 1
+        return orders
+
+    def receive(self, number: int, delta: Params, now: float) -> bool:
+        """Takes a report; says whether a group of clients may start once this moment is over."""
+        job = self.jobs.pop(number, None)
+        if job is None:
+            self.counts["duplicate"] += 1
+            return False
+        if job.given_up:
+            self.counts["unused"] += 1
+            return False
+        if isinstance(self.policy, Buffer):
+            self._gather(self._report(job, delta))
+            return self._filled(self.policy, now)
+        is_open = len(self.opened_at) > self.version
+        if is_open and job.version == self.version:
+            self._gather(self._report(job, delta))
+            if self.reports == self.policy.goal:
+                self._step(now)
+                return True
+            return False
+        self._late(job, delta, now)
+        return False
+
+    def give_up(self, number: int, now: float) -> bool:
+        """Waits no longer for a client of a buffer; says whether a group may start."""
+        assert isinstance(self.policy, Buffer)
+        self.jobs[number] = self.jobs[number]._replace(given_up=True)
+        self.places += 1
+        return self._filled(self.policy, now)
+
+    def time_out(self, round: int, now: float) -> bool:
+        """Closes a round whose time is over, if it is open; says whether a group may start."""
+        if round != self.version or len(self.opened_at) <= self.version:
+            return False
+        self._step(now)
+        return True
+
+    def expire(self, now: float) -> None:
+        """Gives up on rounds whose time for late reports is over."""
+        for round, waiting in self.waiting.items():
+            if waiting.deadline <= now:
+                self.waiting[round] = waiting._replace(missing=0)
+        self._settle_in_order()
+
+    def finish(self) -> None:
+        """Settles what is in; nothing more will come."""
+        for round, waiting in self.waiting.items():
+            self.waiting[round] = waiting._replace(missing=0)
+        self._settle_in_order()
+
+    def _gather(self, report: Sum) -> None:
+        self.counts["on_time"] += 1
+        self.gathered = plus(self.gathered, report)
+        self.reports, self.places = self.reports + 1, self.places + 1
+
+    def _filled(self, policy: Buffer, now: float) -> bool:
+        if self.places == policy.buffer:
+            self._step(now)
+            return True
+        return policy.refill == "at_once"
+
+    def _report(self, job: _Job, delta: Params) -> Sum:
+        if not trees.finite(delta):
+            self.dropped += 1
+            return self.nobody
+        weight = jnp.asarray(self.weigh(self._step_now() - job.version, job.client),
+                             self.nobody.weight.dtype)  # fmt: skip
+        return Sum(trees.scale(weight, delta), weight, jnp.int32(1))
+
+    def _step_now(self) -> int:
+        """The server step whose end first knows what arrives now."""
+        between = isinstance(self.policy, Rounds) and len(self.opened_at) <= self.version
+        return self.version - 1 if between and not self.over else self.version
+
+    def _step(self, now: float) -> None:
+        if self.reports < (self.policy.minimum or 1):
+            self.abandoned.add(self.version)
+            self.counts["on_time"] -= self.reports
+            self.counts["unused"] += self.reports
+            self.gathered = self.nobody
+        self.state, opened = self.algorithm.step(self.state, self.gathered)
+        self.gathered, self.reports, self.places = self.nobody, 0, 0
+        if self.algorithm.settles == "by_round":
+            missing = sum(job.version == self.version for job in self.jobs.values())
+            self.waiting[self.version] = _Waiting(opened, self.nobody, *self._patience(missing))
+        self.version += 1
+        self.step_times.append(now)
+        self._settle_in_order()
+
+    def _patience(self, missing: int) -> tuple[int, float]:
+        """How many late reports a round that closes now will wait for, and until when."""
+        if self.version in self.abandoned:
+            return 0, np.inf
+        if isinstance(self.policy, Rounds) and self.policy.late_seconds is not None:
+            return missing, self.opened_at[self.version] + self.policy.late_seconds
+        if isinstance(self.policy, Rounds) and self.policy.late_rounds is not None:
+            return missing, np.inf
+        return 0, np.inf
+
+    def _late(self, job: _Job, delta: Params, now: float) -> None:
+        policy = self.policy
+        assert isinstance(policy, Rounds)
+        age = self._step_now() - job.version
+        counts = policy.late_rounds is not None and age < policy.late_rounds
+        if policy.late_seconds is not None:
+            counts = now <= job.start + policy.late_seconds
+        counts = counts and job.version not in self.abandoned
+        self.counts["late" if counts else "unused"] += 1
+        if not counts:
+            return
+        if self.algorithm.settles == "at_arrival" and age < self.teachers and not self.over:
+            report = self._report(job, delta)
+            self.state = self.algorithm.settle(self.state, None, report, jnp.int32(job.version))
+        elif self.algorithm.settles == "by_round":
+            waiting = self.waiting[job.version]
+            self.waiting[job.version] = waiting._replace(
+                late=plus(waiting.late, self._report(job, delta)), missing=waiting.missing - 1
+            )
+            self._settle_in_order()
+
+    def _give_up_rounds(self) -> None:
+        assert isinstance(self.policy, Rounds)
+        if self.policy.late_rounds is None:
+            return
+        for round, waiting in self.waiting.items():
+            if self.version - round >= self.policy.late_rounds:
+                self.waiting[round] = waiting._replace(missing=0)
+        self._settle_in_order()
+
+    def _settle_in_order(self) -> None:
+        while self.settled in self.waiting and self.waiting[self.settled].missing == 0:
+            done = self.waiting.pop(self.settled)
+            self.state = self.algorithm.settle(
+                self.state, done.opened, done.late, jnp.int32(self.settled)
+            )
+            self.settled += 1

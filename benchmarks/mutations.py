@@ -32,8 +32,8 @@ MUTATIONS = [
         "trees.subtract(params, _of(models, lanes.trial))", "a lane's delta climbs",
     ),
     Mutation(
-        "sign", FARE_DUST, "teacher = trees.subtract(state.params,",
-        "teacher = trees.add(state.params,", "the teacher is on the other side of w",
+        "sign", FARE_DUST, "return trees.subtract(params, trees.scale(teacher_lr,",
+        "return trees.add(params, trees.scale(teacher_lr,", "the teacher is on the other side of w",
     ),
     Mutation(
         "sign", FEAST, "trees.scale(kappa, trees.subtract(w_plus, opened.params))",
@@ -215,8 +215,8 @@ MUTATIONS = [
         "teachers from a row that is taken over",
     ),
     Mutation(
-        "window", FARE_DUST, "trees.set_row(state.history, state.round % k, fresh)",
-        "trees.set_row(state.history, (state.round + 1) % k, fresh)", "the next row is emptied",
+        "window", FARE_DUST, "trees.set_row(state.history, oldest, fresh)",
+        "trees.set_row(state.history, (oldest + 1) % k, fresh)", "the next row is emptied",
     ),
     # Weights.
     Mutation(

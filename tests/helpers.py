@@ -196,3 +196,13 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
 def matrix(params):
     """Linear weights as the reference's one matrix."""
     return np.vstack([np.asarray(params["w"]), np.asarray(params["b"])])
+
+
+def kernels_for_a_gpu(function, *given):
+    """How many Triton kernels a function becomes on an H200, found without one."""
+    device = jax.sharding.AbstractDevice("NVIDIA H200", None, "cuda")
+    mesh = jax.sharding.AbstractMesh((), (), abstract_device=device)
+    with jax.sharding.use_abstract_mesh(mesh):
+        # Wrapped: what the interpreter has traced is not found again.
+        traced = jax.jit(lambda *arrays: function(*arrays)).trace(*given)
+        return traced.lower(lowering_platforms=("cuda",)).as_text().count("xla.gpu.triton")

@@ -30,7 +30,7 @@ TREE = [
 LIMIT_S = 1800
 CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 
-ALGORITHMS = ["test_witnesses", "test_invariants"]
+ALGORITHMS = ["test_witnesses", "test_invariants", "test_bad_reports"]
 SCHEDULES = ["test_rounds", "test_buffer", "test_faults"]
 KEPT = ["test_checkpoint", "test_recording", "test_records"]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
@@ -38,8 +38,14 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "rounds.py": ["test_rounds", "test_faults"],
     "buffer.py": ["test_buffer", "test_faults"],
     "rows.py": ["test_rows", "test_witnesses"],
-    "handover.py": ["test_handover", "test_faults", "test_invariants"],
-    "engine.py": ["test_faults", "test_together", "test_simulate", "test_invariants"],
+    "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
+    "engine.py": [
+        "test_faults",
+        "test_together",
+        "test_simulate",
+        "test_invariants",
+        "test_bad_reports",
+    ],  # fmt: skip
     "client.py": ["test_client", "test_witnesses"],
     "weights.py": ["test_weights"],
     "trees.py": ["test_faults", "test_simulate"],

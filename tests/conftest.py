@@ -13,7 +13,7 @@ import jax
 import pytest
 from hypothesis import Phase, settings
 
-pytest.register_assert_rewrite("tests.timetables")  # it compares columns, and says how they differ
+pytest.register_assert_rewrite("tests.timetables", "tests.every")  # they compare, and say how
 
 # The same examples on every machine: a failure in one place is a failure everywhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -31,6 +31,12 @@ def hasty_compiler():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def double_precision():
+    with jax.enable_x64(True):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -124,7 +124,7 @@ def check(
     client_timeout: float | None,
     minimum: int | None,
 ) -> tuple[int, int]:
-    """The same of a buffer: how many server steps, and how many reports each needs."""
+    """Refuses what no population makes good; how many server steps, and how many reports each."""
     schedule.check_positive(buffer=buffer, concurrency=concurrency, updates=updates)
     least = schedule.least_reports(minimum, buffer, "buffer", client_timeout, "client_timeout")
     if buffer > concurrency:

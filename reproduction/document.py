@@ -195,12 +195,13 @@ def _exchange(numbers: Any, there: Found) -> Exchange | None:
         ])  # fmt: skip
     left = [paper.row for variant, paper in papers.items() if paper and variant not in variants]
     trial = there[variants[0].key][0]
+    together = trial.run["device"]["trials_together"]
     ranked = sorted((paper for paper in papers.values() if paper), key=lambda p: -p.straggler)
     return Exchange(
         Table("", names, rows, left),
         [f"{paper.row} {paper.straggler:.1f}" for paper in ranked],
         trial.settings["updates"],
-        float(trial.curve["examples"][-1] / trial.curve["wall_s"][-1]),
+        together * float(trial.curve["examples"][-1] / trial.curve["wall_s"][-1]),
     )
 
 

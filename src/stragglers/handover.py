@@ -75,37 +75,28 @@ def in_place(
     params: Params, buckets: Sum, models: Params, lanes: Ending
 ) -> tuple[Params, Sum, jax.Array]:
     """Kernels that walk the lanes that end."""
-    flat = [
+    structure = jax.tree.structure(params)
+    leaves = [
         [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)]
         for tree in (params, models, buckets.delta)
     ]
-    squares = sum(_squares(lanes.ends, lanes.trial, p, m) for p, m, _ in zip(*flat, strict=True))
+    squares = sum(_squares(lanes.ends, lanes.trial, p, m) for p, m, _ in zip(*leaves, strict=True))
     good = lanes.idle | jnp.isfinite(squares)
     counted = lanes.ends & good
-    # Lanes that end come first, in their order.
-    ended = jnp.argsort(~lanes.ends, stable=True).astype(jnp.int32)
-    takes = jnp.where(counted & ~lanes.idle, lanes.slot, -1).astype(jnp.int32)
-    gives = jnp.where(lanes.starts, lanes.next_trial, -1).astype(jnp.int32)
     columns = (
         lanes.ends.sum(dtype=jnp.int32)[None],
-        ended,
+        jnp.argsort(~lanes.ends, stable=True).astype(jnp.int32),  # first those that end
         lanes.trial,
-        takes,
+        jnp.where(counted & ~lanes.idle, lanes.slot, -1).astype(jnp.int32),
         lanes.weight,
-        gives,
+        jnp.where(lanes.starts, lanes.next_trial, -1).astype(jnp.int32),
     )
-    moved = [_moved(columns, p, m, b) for p, m, b in zip(*flat, strict=True)]
-    back = [
-        jax.tree.unflatten(
-            jax.tree.structure(tree),
-            [
-                new.reshape(old.shape)
-                for new, old in zip(leaves, jax.tree.leaves(tree), strict=True)
-            ],
-        )
-        for tree, leaves in zip((params, buckets.delta), zip(*moved, strict=True), strict=True)
-    ]
-    return back[0], _counted(buckets, back[1], lanes, counted), good
+    pairs = [_moved(columns, *three) for three in zip(*leaves, strict=True)]
+    flat = (jax.tree.unflatten(structure, part) for part in zip(*pairs, strict=True))
+    params, sums = jax.tree.map(
+        lambda new, old: new.reshape(old.shape), tuple(flat), (params, buckets.delta)
+    )
+    return params, _counted(buckets, sums, lanes, counted), good
 
 
 def _squares(ends: jax.Array, trial: jax.Array, params: jax.Array, models: jax.Array) -> jax.Array:

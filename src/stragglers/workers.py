@@ -85,7 +85,8 @@ def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     queue.cancel_join_thread()  # a process that was ended may have taken its lock along
-    threading.Thread(target=_listen, args=(queue, news), daemon=True).start()
+    listener = threading.Thread(target=_listen, args=(queue, news), daemon=True)
+    listener.start()
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(processes, context, _connect, (threads, queue))
 
@@ -111,6 +112,9 @@ def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -
         wish.pass_on = lambda: None
         pool.shutdown(cancel_futures=True)
         queue.put(None)
+        # Python's end would stop it anywhere, also half-way through giving its locks back. It may
+        # wait for a lock that a process took along, so it is not waited for in earnest.
+        listener.join(1.0)
 
 
 def _listen(queue: Any, news: News) -> None:

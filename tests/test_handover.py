@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers import handover, kernels
+from stragglers import handover, kernels, moving
 from stragglers.algorithms.base import Sum
 from stragglers.handover import Ending
 from tests.helpers import kernels_for_a_gpu
 
-LANES, SLOTS, TRIALS = 5, 4, 2
+LANES, SLOTS, TRIALS = 9, 4, 2  # more lanes than two strides, more clients than buckets
 SHAPES = {"wide": (3, 700), "bias": (7,)}  # one longer than a program's block, one shorter
 
 
@@ -78,6 +78,12 @@ def test_what_ends_is_given_away_and_the_rest_stays(form, seed, trials):
     assert_same(form, given)
 
 
+@pytest.mark.parametrize("together", [1, 2])
+def test_leaves_in_kernels_of_their_own(form, monkeypatch, together):
+    monkeypatch.setattr(moving, "TOGETHER", together)
+    assert_same(form, drawn(6))
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_nobody_and_everybody(form, ends):
     *given, lanes = drawn(3)
@@ -119,4 +125,4 @@ def test_a_cpu_takes_the_plain_form_and_so_does_a_corrupted_report(monkeypatch):
 
 def test_the_kernels_can_be_lowered_for_a_gpu():
     given = jax.tree.map(jnp.asarray, drawn(0))
-    assert kernels_for_a_gpu(handover.in_place, *given) == 2 * len(SHAPES)
+    assert kernels_for_a_gpu(handover.in_place, *given) == 2

@@ -7,21 +7,17 @@
 
 With sizes that differ some lane ends at nearly every tick, while its neighbours are under way.
 `all_at_once` reads and writes every lane several times. `in_place`, for NVIDIA GPUs, touches only
-the lanes that end: it reads them twice and writes them once.
+the lanes that end: it reads them twice and writes them once (`moving.py`).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jax.flatten_util import ravel_pytree
 
-from stragglers import kernels, trees
+from stragglers import kernels, moving, trees
 from stragglers.algorithms.base import Params, Sum
-
-BLOCK = 1024  # weights of one program
 
 
 class Ending(NamedTuple):
@@ -75,86 +71,23 @@ def in_place(
     params: Params, buckets: Sum, models: Params, lanes: Ending
 ) -> tuple[Params, Sum, jax.Array]:
     """Kernels that walk the lanes that end."""
-    structure = jax.tree.structure(params)
-    leaves = [
-        [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)]
-        for tree in (params, models, buckets.delta)
-    ]
-    squares = sum(_squares(lanes.ends, lanes.trial, p, m) for p, m, _ in zip(*leaves, strict=True))
-    good = lanes.idle | jnp.isfinite(squares)
+    good = lanes.idle | jnp.isfinite(moving.squares(lanes.ends, lanes.trial, params, models))
     counted = lanes.ends & good
-    columns = (
-        lanes.ends.sum(dtype=jnp.int32)[None],
-        jnp.argsort(~lanes.ends, stable=True).astype(jnp.int32),  # first those that end
-        lanes.trial,
-        jnp.where(counted & ~lanes.idle, lanes.slot, -1).astype(jnp.int32),
-        lanes.weight,
-        jnp.where(lanes.starts, lanes.next_trial, -1).astype(jnp.int32),
+    taken = counted & ~lanes.idle
+    # Those that end first, by bucket, and in it by lane.
+    last = jnp.iinfo(jnp.int32).max
+    key = jnp.where(taken, lanes.slot, jnp.where(lanes.ends, last - 1, last))
+    order = jnp.argsort(key.astype(jnp.int32), stable=True)
+    walk = moving.Walk(
+        lane=order,
+        trial=lanes.trial[order],
+        slot=jnp.where(taken, lanes.slot, -1)[order],
+        weight=lanes.weight[order],
+        follows=jnp.where(lanes.starts, lanes.next_trial, -1)[order],
     )
-    pairs = [_moved(columns, *three) for three in zip(*leaves, strict=True)]
-    flat = (jax.tree.unflatten(structure, part) for part in zip(*pairs, strict=True))
-    params, sums = jax.tree.map(
-        lambda new, old: new.reshape(old.shape), tuple(flat), (params, buckets.delta)
-    )
+    ending = lanes.ends.sum(dtype=jnp.int32)
+    params, sums = moving.moved(walk, ending, params, models, buckets.delta)
     return params, _counted(buckets, sums, lanes, counted), good
-
-
-def _squares(ends: jax.Array, trial: jax.Array, params: jax.Array, models: jax.Array) -> jax.Array:
-    """|delta|^2 of the lanes that end, of others zero."""
-    count, size = params.shape
-    blocks = pl.cdiv(size, 4 * BLOCK)
-
-    def kernel(ends_ref: Any, trial_ref: Any, p_ref: Any, m_ref: Any, out_ref: Any) -> None:
-        lane, block = pl.program_id(0), pl.program_id(1)
-        column = block * 4 * BLOCK + jnp.arange(4 * BLOCK)
-        there = (column < size) & (ends_ref[lane] > 0)  # nothing is read where that is false
-        sent = triton.load(m_ref.at[trial_ref[lane], column], mask=there, other=0)
-        delta = sent - triton.load(p_ref.at[lane, column], mask=there, other=0)
-        out_ref[lane, block] = jnp.sum(jnp.square(delta))
-
-    shape = (count, blocks)
-    parts = kernels.call(
-        kernel, grid=shape, out_specs=kernels.whole(shape),
-        out_shape=jax.ShapeDtypeStruct(shape, params.dtype),
-    )(ends.astype(jnp.int32), trial, params, models)  # fmt: skip
-    return parts.sum(1)
-
-
-def _moved(
-    columns: tuple[jax.Array, ...], params: jax.Array, models: jax.Array, buckets: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """One leaf of the lanes and of the buckets: a program takes its weights through all lanes."""
-    size = params.shape[1]
-
-    def kernel(
-        count_ref: Any, ended_ref: Any, trial_ref: Any, takes_ref: Any, weight_ref: Any,
-        gives_ref: Any, m_ref: Any, _p: Any, _b: Any, p_ref: Any, b_ref: Any,
-    ) -> None:  # fmt: skip
-        column = pl.program_id(0) * BLOCK + jnp.arange(BLOCK)
-        real = column < size
-
-        def one(i: jax.Array, nothing: jax.Array) -> jax.Array:
-            lane = ended_ref[i]
-            slot, follows = takes_ref[lane], gives_ref[lane]
-            taken, given = real & (slot >= 0), real & (follows >= 0)
-            sent = triton.load(m_ref.at[trial_ref[lane], column], mask=taken, other=0)
-            mine = triton.load(p_ref.at[lane, column], mask=taken, other=0)
-            bucket = b_ref.at[jnp.maximum(slot, 0), column]
-            before = triton.load(bucket, mask=taken, other=0)
-            triton.store(bucket, before + weight_ref[lane] * (sent - mine), mask=taken)
-            sends = triton.load(m_ref.at[jnp.maximum(follows, 0), column], mask=given, other=0)
-            triton.store(p_ref.at[lane, column], sends, mask=given)
-            return nothing
-
-        jax.lax.fori_loop(0, count_ref[0], one, jnp.int32(0))
-
-    given = (*columns, models, params, buckets)
-    lanes, sums = len(given) - 2, len(given) - 1
-    return kernels.call(
-        kernel, grid=(pl.cdiv(size, BLOCK),), in_place={lanes: 0, sums: 1},
-        out_specs=[kernels.whole(params.shape), kernels.whole(buckets.shape)],
-        out_shape=[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (params, buckets)],
-    )(*given)  # fmt: skip
 
 
 def corrupted(how: jax.Array, delta: Params) -> Params:

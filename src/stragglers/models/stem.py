@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -31,7 +32,9 @@ TILE = 64  # pixels of one program: the height of a Hopper matrix instruction
 STRIDE = 32
 PLACES = [(a, b) for a in (0, 1) for b in (0, 1)]  # of a 2x2 pool
 WINDOW = [(i, j) for i in range(4) for j in range(4)]  # that a pool of 3x3 windows sees
-CHUNKS = 5  # programs that share the sum over pixels of one lane
+# Programs that share the sum over pixels of one lane: few make less to add up, but a device wants
+# some hundred in all (an H200 takes 0.20 ms for 27 lanes with 5 each).
+CHUNKS, PROGRAMS = 5, 540
 
 
 def serves(x: jax.Array) -> bool:
@@ -106,17 +109,29 @@ def _pooled(h_ref: Any, w_ref: Any, y_ref: Any, place_ref: Any, *, side: int, co
     place_ref[...] = place.astype(jnp.int8)
 
 
+@custom_vmap
 def kernel_gradient(h: jax.Array, dy: jax.Array, place: jax.Array) -> jax.Array:
     """dw2."""
+    return _in_chunks(h, dy, place, chunks=PROGRAMS)
+
+
+@kernel_gradient.def_vmap
+def _of_lanes(lanes: int, mapped: list[bool], *given: jax.Array) -> tuple[jax.Array, bool]:
+    form = partial(_in_chunks, chunks=max(CHUNKS, PROGRAMS // lanes))
+    return jax.vmap(form, [0 if each else None for each in mapped])(*given), True
+
+
+def _in_chunks(h: jax.Array, dy: jax.Array, place: jax.Array, *, chunks: int) -> jax.Array:
     batch, side, _, inputs = h.shape
     half, outputs = side // 2 - 1, dy.shape[-1]
     count = batch * half * half
-    tiles = pl.cdiv(pl.cdiv(count, STRIDE), CHUNKS)
+    tiles = pl.cdiv(pl.cdiv(count, STRIDE), chunks)
+    chunks = pl.cdiv(count, STRIDE * tiles)
     parts = kernels.call(
         partial(_kernel_gradient, side=side, count=count, tiles=tiles),
-        grid=(CHUNKS,),
+        grid=(chunks,),
         out_specs=pl.BlockSpec((1, 9, outputs, inputs), lambda c: (c, 0, 0, 0)),
-        out_shape=jax.ShapeDtypeStruct((CHUNKS, 9, outputs, inputs), jnp.float32),
+        out_shape=jax.ShapeDtypeStruct((chunks, 9, outputs, inputs), jnp.float32),
         stages=2,
     )(h.reshape(-1, inputs), dy.reshape(-1, outputs), place)
     return parts.sum(0).swapaxes(1, 2).reshape(3, 3, inputs, outputs).astype(h.dtype)

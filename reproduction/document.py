@@ -25,7 +25,6 @@ from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
 
-
 # Not rows of the paper, but trained with the latest kernels: what a row takes now.
 LATEST = [
     Variant(f"cifar100/per-domain/{row}", ("profile=undistorted",))

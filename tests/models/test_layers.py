@@ -128,6 +128,17 @@ def test_dropout_keeps_the_expectation(rate):
     assert abs(shares - 1).max() <= 4 * deviation / math.sqrt(x.size / 4)
 
 
+def test_dropout_draws_are_independent():
+    """Of their neighbours, those of the word beside included, and of other keys' at the place."""
+    keys = jax.random.split(KEY, 64)
+    kept = np.asarray(jax.vmap(lambda key: layers.dropout(jnp.ones(4096), 0.5, key))(keys)) - 1
+    for shift in (1, 2, 3, 4, 5, 8, 64, 128):
+        agreement = (kept[:, shift:] * kept[:, :-shift]).mean()
+        assert abs(agreement) <= 4 / math.sqrt(kept[:, shift:].size)
+    between = kept @ kept.T / 4096  # of two keys
+    assert abs(between[~np.eye(64, dtype=bool)]).max() <= 5 / math.sqrt(4096)
+
+
 @pytest.mark.parametrize("rate", [-0.25, 0.1, 1.0])
 def test_dropout_refuses_what_a_byte_cannot_decide(rate):
     with pytest.raises(ValueError, match=f"dropout rate {rate}"):

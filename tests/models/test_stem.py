@@ -69,5 +69,5 @@ def test_the_kernels_can_be_lowered_for_a_gpu():
     def loss(*given):
         return jnp.sum(jnp.square(jax.vmap(stem.stem)(*given)))
 
-    # pooled, kernel_gradient, first_gradient
-    assert kernels_for_a_gpu(jax.grad(loss, argnums=(0, 1)), *drawn(3)) == 3
+    # activated, pooled, kernel_gradient, first_gradient
+    assert kernels_for_a_gpu(jax.grad(loss, argnums=(0, 1)), *drawn(3)) == 4

@@ -1,12 +1,14 @@
 """Kernels for GPUs against the plain form, run by Pallas's interpreter."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from stragglers import kernels
-from stragglers.models import stem
+from stragglers.models import layers, stem
 from stragglers.models.cnn import cnn, plain
 from tests.helpers import kernels_for_a_gpu
 
@@ -21,24 +23,36 @@ def drawn(batch, seed=0):
         return jnp.asarray(rng.standard_normal((LANES, *shape)), jnp.float32)
 
     first = {"kernel": normal(3, 3, 1, 16), "bias": normal(16)}
-    return first, normal(3, 3, 16, 32) / 12, normal(batch, SIDE + 2, SIDE + 2, 1)
+    second = {"kernel": normal(3, 3, 16, 32) / 12, "bias": normal(32)}
+    return first, second, normal(batch, SIDE + 2, SIDE + 2, 1)
 
 
+@pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("batch", [3, 20])
-def test_values_and_gradients_of_every_lane(monkeypatch, batch):
+def test_values_and_gradients_of_every_lane(monkeypatch, batch, drops):
     monkeypatch.setattr(kernels, "INTERPRET", True)
     given = drawn(batch)
-    pooled = (LANES, batch, SIDE // 2 - 1, SIDE // 2 - 1, 32)
-    dy = jnp.asarray(np.random.default_rng(1).standard_normal(pooled), jnp.float32)
+    shape = (LANES, batch, SIDE // 2 - 1, SIDE // 2 - 1, 32)
+    dy = jnp.asarray(np.random.default_rng(1).standard_normal(shape), jnp.float32)
+    keys = jax.random.split(jax.random.key(2), LANES)
+
+    def expected_of(first, second, x, key):
+        y = jax.nn.relu(plain(first, second["kernel"], x) + second["bias"])
+        return layers.dropout(y, 0.5, key if drops else None)
+
+    def found_of(first, second, x, key):
+        return stem.stem(0.5, first, second, jax.random.key_data(key) if drops else None, x)
 
     def both_ways(function):
-        y, pull = jax.vjp(jax.vmap(function), *given)
+        y, pull = jax.vjp(lambda *given: jax.vmap(function)(*given, keys), *given)
         return y, pull(dy)
 
-    expected, wanted = jax.jit(both_ways, static_argnums=0)(plain)
-    found, gradients = jax.jit(both_ways, static_argnums=0)(stem.stem)
+    expected, wanted = jax.jit(both_ways, static_argnums=0)(expected_of)
+    found, gradients = jax.jit(both_ways, static_argnums=0)(found_of)
+    assert (expected == 0).mean() > (0.5 if drops else 0.1)
+    np.testing.assert_array_equal(found == 0, expected == 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    for a, b in zip(jax.tree.leaves(gradients[:2]), jax.tree.leaves(wanted[:2])):
+    for a, b in zip(jax.tree.leaves(gradients[:2]), jax.tree.leaves(wanted[:2]), strict=True):
         assert np.abs(b).max() > 0.1
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     assert not np.any(gradients[2])  # the images get none
@@ -66,8 +80,9 @@ def test_a_cpu_takes_the_plain_form():
 
 
 def test_the_kernels_can_be_lowered_for_a_gpu():
-    def loss(*given):
-        return jnp.sum(jnp.square(jax.vmap(stem.stem)(*given)))
+    def loss(first, second, x):
+        words = jnp.ones((LANES, 2), jnp.uint32)
+        return jnp.sum(jnp.square(jax.vmap(partial(stem.stem, 0.25))(first, second, words, x)))
 
     # activated, pooled, kernel_gradient, first_gradient
     assert kernels_for_a_gpu(jax.grad(loss, argnums=(0, 1)), *drawn(3)) == 4

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers.models import winograd
-from stragglers.models.cnn import plain, pooled
+from stragglers.models import cnn, winograd
+from stragglers.models.cnn import plain
 
 pytestmark = pytest.mark.usefixtures("hasty_compiler")
 LANES, SIDE = 2, 10
@@ -52,7 +52,14 @@ def test_rounding_errors_are_about_those_of_the_plain_form():
     assert 0 < error(winograd.stem) < 4 * error(plain) < 1e-4
 
 
-def test_who_takes_it():
+def test_who_takes_it(monkeypatch):
+    taken = []
+    first = {"kernel": jnp.ones((3, 3, 1, 2)), "bias": jnp.zeros(2)}
+    second = {"kernel": jnp.ones((3, 3, 2, 3)), "bias": jnp.zeros(3)}
+    for where, name in ((winograd, "stem"), (cnn, "plain")):
+        real = getattr(where, name)
+        monkeypatch.setattr(where, name, lambda *a, r=real, n=name: taken.append(n) or r(*a))
     images = jnp.zeros((2, 28, 28, 1))
-    assert pooled(images) is winograd.stem
-    assert pooled(images.astype(jnp.bfloat16)) is plain
+    assert cnn.pooled(first, second, images, None).shape == (2, 12, 12, 3)
+    cnn.pooled(*jax.tree.map(lambda a: a.astype(jnp.bfloat16), (first, second, images)), None)
+    assert taken == ["stem", "plain"]

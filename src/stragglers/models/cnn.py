@@ -10,13 +10,12 @@
 The profiles draw weights differently (Haiku's default or Glorot uniform); biases start at zero.
 """
 
-from collections.abc import Callable
-
 import jax
 
 from stragglers.models import layers, stem, winograd
 from stragglers.models.base import Model, Params, Profile
 
+DROPPED = 0.25  # of the pooled images
 KERNELS = {"fedjax": layers.haiku, "afo": layers.glorot_uniform}
 
 
@@ -35,24 +34,26 @@ def cnn(profile: Profile = "fedjax", classes: int = 62) -> Model:
 
     def apply(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
         first, second = (None, None) if key is None else jax.random.split(key)
-        x = jax.lax.stop_gradient(x[..., None])
-        x = pooled(x)(params["conv1"], params["conv2"]["kernel"], x)
-        # Bias and ReLU commute with the maximum, and after it they are a quarter of the work.
-        x = jax.nn.relu(x + params["conv2"]["bias"])
-        x = layers.dropout(x, 0.25, first).reshape(x.shape[0], -1)
+        x = pooled(params["conv1"], params["conv2"], x[..., None], first)
+        x = x.reshape(x.shape[0], -1)
         x = jax.nn.relu(layers.dense(params["dense1"], x))
         return layers.dense(params["dense2"], layers.dropout(x, 0.5, second))
 
     return Model(init, apply)
 
 
-def pooled(x: jax.Array) -> Callable[[layers.Layer, jax.Array, jax.Array], jax.Array]:
-    """Both convolutions and the pool, in the form that is fastest for these images here."""
+def pooled(
+    first: layers.Layer, second: layers.Layer, x: jax.Array, key: jax.Array | None
+) -> jax.Array:
+    """Both convolutions, the pool and what follows it, in the form that is fastest here."""
+    x = jax.lax.stop_gradient(x)
     if stem.serves(x):
-        return stem.stem
-    if winograd.serves(x):
-        return winograd.stem
-    return plain
+        words = None if key is None else jax.random.key_data(key)
+        return stem.stem(DROPPED, first, second, words, x)
+    form = winograd.stem if winograd.serves(x) else plain
+    # Bias and ReLU commute with the maximum, and after it they are a quarter of the work.
+    y = jax.nn.relu(form(first, second["kernel"], x) + second["bias"])
+    return layers.dropout(y, DROPPED, key)
 
 
 def plain(first: layers.Layer, kernel: jax.Array, x: jax.Array) -> jax.Array:

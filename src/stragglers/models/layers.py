@@ -16,7 +16,7 @@ Inside a loop XLA's own convolution is about forty times slower than this one on
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -132,8 +132,13 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     if key is None:
         return x
     place = jnp.arange(x.size, dtype=jnp.uint32).reshape(x.shape)
-    draws = hashed(*jax.random.key_data(key), place >> 2) >> (8 * (place & 3)) & 0xFF
-    return jnp.where(draws >= threshold, x / (1 - rate), jnp.zeros((), x.dtype))
+    return dropped(x, rate, jax.random.key_data(key), place)
+
+
+def dropped(x: jax.Array, rate: float, words: Any, place: jax.Array) -> jax.Array:
+    """Dropout of values at these places of an array, by a key's words."""
+    draws = hashed(*words, place >> 2) >> (8 * (place & 3)) & 0xFF
+    return jnp.where(draws >= round(rate * 256), x / (1 - rate), jnp.zeros((), x.dtype))
 
 
 def lstm(

@@ -1,7 +1,7 @@
 """The EMNIST network's second convolution and its pool, in kernels for NVIDIA GPUs (see stem.py).
 
-    y     = pool(conv(h, w2))               3x3 VALID, then the maximum of 2x2
-    dw2   = sum over pooled pixels  window(h)^T dy at the place that was the maximum
+    y     = dropout(relu(pool(conv(h, w2)) + b2))      3x3 VALID, then the maximum of 2x2
+    dw2   = sum over pooled pixels  window(h)^T d at the place that was the maximum
 
 A program loads the 4x4 window of 64 pooled pixels once and uses every piece in up to four products,
 which stay in registers until the maximum is taken; which of the four it was is kept in a byte.
@@ -17,6 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from stragglers import kernels
+from stragglers.models.layers import Layer, dropped
 
 TILE = 64  # pixels of one program: the height of a Hopper matrix instruction
 # Pixels that a step of the sum for dw2 takes: nine sums and their operands then fit the registers,
@@ -29,26 +30,32 @@ WINDOW = [(i, j) for i in range(4) for j in range(4)]  # that a pool of 3x3 wind
 CHUNKS, PROGRAMS = 5, 540
 
 
-def pooled(w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """pool(conv(h, w)), and which place of each pool was the maximum, as [pixels, channels]."""
+def pooled(
+    second: Layer, h: jax.Array, words: jax.Array | None, rate: float
+) -> tuple[jax.Array, jax.Array]:
+    """y, and which place of each pool was the maximum, as [pixels, channels]; words: of a key."""
     batch, side, _, inputs = h.shape
-    half, outputs = side // 2 - 1, w.shape[-1]
+    half, outputs = side // 2 - 1, second["bias"].size
     count = batch * half * half
     tiles = pl.cdiv(count, TILE)
     out = pl.BlockSpec((TILE, outputs), lambda t: (t, 0))
+    kernel = second["kernel"].reshape(9, inputs, outputs).swapaxes(1, 2)
     y, place = kernels.call(
-        partial(_pooled, side=side, count=count),
+        partial(_pooled, side=side, count=count, rate=rate),
         grid=(tiles,),
         out_specs=[out, out],
         out_shape=[
             jax.ShapeDtypeStruct((tiles * TILE, outputs), h.dtype),
             jax.ShapeDtypeStruct((tiles * TILE, outputs), jnp.int8),
         ],
-    )(h.reshape(-1, inputs), w.reshape(9, inputs, outputs).swapaxes(1, 2))
+    )(h.reshape(-1, inputs), kernel, second["bias"], *(() if words is None else (words,)))
     return y[:count].reshape(batch, half, half, outputs), place[:count]
 
 
-def _pooled(h_ref: Any, w_ref: Any, y_ref: Any, place_ref: Any, *, side: int, count: int) -> None:
+def _pooled(
+    h_ref: Any, w_ref: Any, bias_ref: Any, *refs: Any, side: int, count: int, rate: float
+) -> None:
+    *words_ref, y_ref, place_ref = refs
     outputs, inputs = w_ref.shape[1:]
     corner, _, _ = windows(pl.program_id(0), TILE, side, count)
     sums = [jnp.zeros((TILE, outputs), jnp.float32) for _ in PLACES]
@@ -61,7 +68,12 @@ def _pooled(h_ref: Any, w_ref: Any, y_ref: Any, place_ref: Any, *, side: int, co
     for which in (1, 2, 3):
         place = jnp.where(sums[which] > best, which, place)
         best = jnp.maximum(best, sums[which])
-    y_ref[...] = best.astype(y_ref.dtype)
+    y = jnp.maximum(best + bias_ref[...][None].astype(jnp.float32), 0)
+    if words_ref:
+        pixel = pl.program_id(0) * TILE + jnp.arange(TILE)
+        at = (pixel[:, None] * outputs + jnp.arange(outputs)[None]).astype(jnp.uint32)
+        y = dropped(y, rate, (words_ref[0][0], words_ref[0][1]), at)
+    y_ref[...] = y.astype(y_ref.dtype)
     place_ref[...] = place.astype(jnp.int8)
 
 

@@ -1,9 +1,10 @@
 """The EMNIST network up to its pooled image, in kernels for NVIDIA GPUs that write no patches.
 
-    h     = relu(conv(x, w1) + b1)          3x3 VALID, images [batch, side, side, 1]
-    y     = pool(conv(h, w2))               3x3 VALID, then the maximum of 2x2
-    dw2   = sum over pooled pixels  window(h)^T dy at the place that was the maximum
-    dh    = sum over taps           dy w2^T
+    h     = relu(conv(x, w1) + b1)                     3x3 VALID, images [batch, side, side, 1]
+    y     = dropout(relu(pool(conv(h, w2)) + b2))      3x3 VALID, then the maximum of 2x2
+    d     = dy / (1 - rate) where y > 0                neither dropped nor negative
+    dw2   = sum over pooled pixels  window(h)^T d at the place that was the maximum
+    dh    = sum over taps           d w2^T
     dw1   = sum over pixels         window(x)^T (dh where h > 0)
 
 A convolution as patches and a matrix product writes each pixel nine times, and on an H200 that is
@@ -48,24 +49,32 @@ def _precision() -> str | None:
     return jax.config.jax_default_matmul_precision  # pyright: ignore
 
 
-@jax.custom_vjp
-def stem(first: Layer, kernel: jax.Array, x: jax.Array) -> jax.Array:
-    """pool(conv(relu(conv(x, first)), kernel)); no gradient flows into the images."""
-    return _forward(first, kernel, x)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def stem(
+    rate: float, first: Layer, second: Layer, words: jax.Array | None, x: jax.Array
+) -> jax.Array:
+    """y; without a key's words nothing is dropped. No gradient flows into the images."""
+    return _forward(rate, first, second, words, x)[0]
 
 
-def _forward(first: Layer, kernel: jax.Array, x: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
+def _forward(
+    rate: float, first: Layer, second: Layer, words: jax.Array | None, x: jax.Array
+) -> tuple[jax.Array, tuple[Any, ...]]:
     h = activated(first, x)
-    y, place = pooled(kernel, h)
-    return y, (x, h, kernel, place)
+    y, place = pooled(second, h, words, rate)
+    return y, (x, h, second["kernel"], words, place, y)
 
 
-def _backward(kept: tuple[Any, ...], dy: jax.Array) -> tuple[Layer, jax.Array, jax.Array]:
-    x, h, kernel, place = kept
-    first, bias = first_gradient(x, h, kernel, dy, place)
+def _backward(
+    rate: float, kept: tuple[Any, ...], dy: jax.Array
+) -> tuple[Layer, Layer, None, jax.Array]:
+    x, h, kernel, words, place, y = kept
+    d = jnp.where(y > 0, dy if words is None else dy / (1 - rate), jnp.zeros_like(dy))
+    first, bias = first_gradient(x, h, kernel, d, place)
     return (
         {"kernel": first, "bias": bias},
-        kernel_gradient(h, dy, place),
+        {"kernel": kernel_gradient(h, d, place), "bias": d.sum((0, 1, 2))},
+        None,
         jnp.zeros_like(x),
     )
 

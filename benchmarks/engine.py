@@ -2,7 +2,8 @@
 
     python -m benchmarks.engine                      what this kind of device should be measured on
     python -m benchmarks.engine --model cnn|mlp|resnet|lstm [--clients N] [--mean N] [--trials N]
-                                [--rounds N] [--lanes N] [--sizes equal|log-normal] [--bfloat16]
+                                [--rounds N] [--lanes N] [--bfloat16]
+                                [--sizes equal|log-normal|heavy-tailed]
 
 CPU: examples/s of the engine (FedAvg, whole server steps) over those of one jitted SGD loop over
 the same number of batches, on one core. Accelerator: time of the bare `vmap`ped step at that width,
@@ -26,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.work import TESTED, WORK, made_up_task, sizes_of
+from benchmarks.work import TAILS, TESTED, WORK, made_up_task, sizes_of
 from stragglers import engine, metrics
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
@@ -54,7 +55,8 @@ ACCELERATOR = [
     Case("cnn", 50, 200), Case("cnn", 200, 200), Case("cnn", 50, 200, 10),
     Case("cnn", 200, 200, 1, "equal", True), Case("resnet", 20, 100, 1, "equal"),
     Case("resnet", 20, 100, 2, "equal"), Case("resnet", 20, 100, 1, "equal", True),
-    Case("lstm", 50, 300),
+    Case("lstm", 50, 300), Case("lstm", 50, 300, 1, "heavy-tailed"),
+    Case("lstm", 50, 300, 10, "heavy-tailed"),
 ]  # fmt: skip
 
 
@@ -174,7 +176,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--mean", type=int, default=100)
     parser.add_argument("--trials", type=int, default=1, help="in one program")
-    parser.add_argument("--sizes", choices=("equal", "log-normal"), help="one of them alone")
+    parser.add_argument("--sizes", choices=("equal", *TAILS), help="one of them alone")
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--rounds", type=int, help="server steps; 5 on a CPU, else 20")
     parser.add_argument("--repeats", type=int, default=5)
@@ -185,14 +187,13 @@ def main() -> None:
         cases = [Case(*(getattr(options, name) for name in Case._fields))]
     print(jax.devices()[0].device_kind)
     for case in cases:
-        for name, sizes in sizes_of(20 * case.clients, case.mean).items():
-            if case.sizes in (None, name):
-                print(
-                    f"{case.model}{' in bfloat16' if case.bfloat16 else ''}, {case.clients} "
-                    f"clients a step x {case.trials} trials, {case.mean} examples a client, "
-                    f"{name} sizes"
-                )
-                measure(case, sizes, options)
+        for name in (case.sizes,) if case.sizes else ("equal", "log-normal"):
+            print(
+                f"{case.model}{' in bfloat16' if case.bfloat16 else ''}, {case.clients} "
+                f"clients a step x {case.trials} trials, {case.mean} examples a client, "
+                f"{name} sizes"
+            )
+            measure(case, sizes_of(20 * case.clients, case.mean, name), options)
 
 
 if __name__ == "__main__":

@@ -64,10 +64,12 @@ def made_up_task(sizes: np.ndarray, name: str) -> Task:
     )  # fmt: skip
 
 
-def sizes_of(clients: int, mean: int) -> dict[str, np.ndarray]:
-    """Examples of each client: all equal, or log-normal with sigma = 1, with the same mean."""
-    tail = np.random.default_rng(1).lognormal(0, 1, clients)
-    return {
-        "equal": np.full(clients, mean),
-        "log-normal": np.maximum(1, np.rint(mean * tail / tail.mean())).astype(int),
-    }
+TAILS = {"log-normal": 1.0, "heavy-tailed": np.log(30) / 2.326}  # 99th percentile 30 x the median
+
+
+def sizes_of(clients: int, mean: int, name: str) -> np.ndarray:
+    """Examples of each client: all equal, or log-normal of either width, with the same mean."""
+    if name == "equal":
+        return np.full(clients, mean)
+    tail = np.random.default_rng(1).lognormal(0, TAILS[name], clients)
+    return np.maximum(1, np.rint(mean * tail / tail.mean())).astype(int)

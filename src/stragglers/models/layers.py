@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import initializers
 
+from stragglers.models.recurrence import states
 from stragglers.shuffle import hashed
 
 Layer = dict[str, jax.Array]
@@ -148,21 +149,7 @@ def lstm(
 
     The inputs of all times go through one matrix product; only the recurrent one is in the loop.
     """
-    units = layer["recurrent"].shape[0]
     inputs = dense({"kernel": layer["input"], "bias": layer["bias"]}, x)
-    moving = jnp.ones(x.shape[:2], bool) if mask is None else mask
-
-    def step(state: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]):
-        h, c = state
-        gates, moves = now
-        i, g, f, o = jnp.split(gates + h @ layer["recurrent"], 4, axis=-1)
-        new_c = jax.nn.sigmoid(f + forget_bias) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-        new_h = jax.nn.sigmoid(o) * jnp.tanh(new_c)
-        if mask is not None:
-            new_h = jnp.where(moves[:, None], new_h, h)
-            new_c = jnp.where(moves[:, None], new_c, c)
-        return (new_h, new_c), new_h
-
-    zeros = jnp.zeros((x.shape[0], units), inputs.dtype)
-    _, outputs = jax.lax.scan(step, (zeros, zeros), (inputs.swapaxes(0, 1), moving.T))
-    return outputs.swapaxes(0, 1)
+    moving = None if mask is None else mask.T
+    h: Any = states(forget_bias, inputs.swapaxes(0, 1), layer["recurrent"], moving)
+    return h.swapaxes(0, 1)

@@ -228,7 +228,7 @@ MUTATIONS = [
         "Sum(delta, table.weight[i],", "deltas are not weighted",
     ),
     Mutation(
-        "weights", CLIENT, "jnp.sum(losses, where=valid) / jnp.maximum(jnp.sum(valid), 1)",
+        "weights", CLIENT, "jnp.sum(losses, where=valid) / count",
         "jnp.sum(losses, where=valid) / losses.size", "a short batch counts less",
     ),
     Mutation(

@@ -29,7 +29,7 @@ from stragglers.report.statistics import Summary
 LATEST = [
     Variant(f"cifar100/per-domain/{row}", ("profile=undistorted",))
     for row in ("fedadam", "fedadam-over-selection")
-] + [Variant("emnist/per-domain/fare-dust", ("distillation=0.0",))]
+] + [Variant("emnist/per-domain/fare-dust", ("distillation=0.0", "distillation_term=mean"))]
 
 
 class Table(NamedTuple):

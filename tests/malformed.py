@@ -31,7 +31,8 @@ MORE = {
 SCHEDULE = {"time_limit": {"percentile": 90.0, "scope": "computation", "fill": False}}
 CLIENT = {
     "learning_rate": 0.1, "batch_size": 5, "epochs": 2.0, "distillation": 0.1,
-    "distillation_loss": "kl", "temperature": 2.0, "proximal": 0.01, "last_batch": "keep",
+    "distillation_loss": "kl", "distillation_term": "sum", "temperature": 2.0, "proximal": 0.01,
+    "last_batch": "keep",
 }  # fmt: skip
 COUNTS = (
     "updates", "goal", "cohort", "buffer", "concurrency", "minimum", "late_rounds", "batch_size",
@@ -39,8 +40,8 @@ COUNTS = (
 )  # fmt: skip
 WORDS = (
     "name", "model", "kind", "optimizer", "precision", "weight", "staleness", "normalise", "scope",
-    "count", "refill", "distillation_loss", "last_batch", "history", "teacher_step", "average",
-    "profile",
+    "count", "refill", "distillation_loss", "distillation_term", "last_batch", "history",
+    "teacher_step", "average", "profile",
 )  # fmt: skip
 POSITIVE = ("learning_rate", "eps", "epochs", "temperature", "round_timeout", "client_timeout")
 OUTSIDE: dict[str, list[Any]] = {

@@ -227,6 +227,24 @@ def test_the_teacher_is_a_constant_even_when_it_is_the_model_itself():
             assert not np.allclose(found, descend(start, matrix, 0.5, 0.0, 3), rtol=1e-3)
 
 
+@pytest.mark.parametrize("last_batch", ["fill", "keep"])
+def test_the_term_may_be_a_sum_over_the_batch(last_batch):
+    """20 examples in batches of 32: filled to 32, or kept as they are."""
+    start, other = RNG.normal(size=(2, FEATURES + 1, CLASSES))
+    with jax.enable_x64(True):
+        model, teacher = (
+            {"w": jnp.asarray(m[:-1]), "b": jnp.asarray(m[-1])} for m in (start, other)
+        )
+
+        def found(rho, term):
+            client = Client(0.5, 32, last_batch, distillation=rho, distillation_term=term)
+            return delta(client, model, teacher, steps=1)
+
+        count = 32 if last_batch == "fill" else 20
+        np.testing.assert_allclose(found(0.1, "sum"), found(0.1 * count, "mean"), rtol=1e-11)
+        assert not np.allclose(found(0.1, "sum"), found(0.1, "mean"), rtol=1e-2)
+
+
 def test_a_penalty_on_the_weights_is_part_of_the_loss():
     """One step with the penalty |w|^2 adds lr * 2 w0 to the delta."""
     plain = linear_task()

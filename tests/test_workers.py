@@ -47,18 +47,18 @@ def test_what_is_interrupted_can_be_run_again(tmp_path, how):
     ) as parent:
         assert parent.stderr
         awaited = ["short 1/1: straggler", "endless 1/1: one client at a time"]
-        patience = threading.Timer(300, parent.kill)  # a line that never comes shall not hang
+        patience = threading.Timer(300, parent.kill)  # neither a line nor an end that never comes
         patience.start()
         while awaited:
             line = parent.stderr.readline()
             assert line
             awaited = [start for start in awaited if not line.startswith(start)]
-        patience.cancel()
         if how == "SIGINT":
             os.killpg(parent.pid, signal.SIGINT)
         else:
             parent.kill()
         _, err = parent.communicate(timeout=60)
+        patience.cancel()
     assert parent.returncode == (130 if how == "SIGINT" else -signal.SIGKILL)
     assert "Traceback" not in err
     if how == "SIGINT":

@@ -3,8 +3,8 @@
     position p = step * batch + 0 .. batch - 1          p runs through epoch after epoch
     example    = first + shuffled(p mod n; dispatch, epoch p // n)
     loss       = mean supervised loss
-               + rho * mean psi(student, teacher)       psi: soft cross-entropy, KL or logit MSE,
-                                                        summed over a text's weighted positions
+               + rho * mean psi(student, teacher)       or the batch's sum of psi: cross-entropy, KL
+                                                        or logit MSE, over a text's positions a sum
                + nu / 2 * |w - w0|^2                    and the task's penalty on w, if it has one
     w         <- w - lr * gradient,    delta = w0 - w
 
@@ -37,6 +37,7 @@ class Client(NamedTuple):
     last_batch: Literal["fill", "keep", "drop"] = "fill"
     distillation: float = 0.0  # rho
     distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
+    distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
     temperature: float = 1.0
     proximal: float = 0.0  # nu
     bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
@@ -101,15 +102,17 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
     ) -> jax.Array:
         logits = network(params, x, key)
         losses = lesson.loss(logits, y)
+        count = jnp.maximum(jnp.sum(valid), 1) if client.last_batch == "keep" else len(x)
         if client.distillation:
             teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
             psi = distance(logits, teacher)
             if lesson.position_weight:
                 psi = psi * lesson.position_weight(y)
-            losses = losses + client.distillation * _total(psi)
+            rho = client.distillation * (count if client.distillation_term == "sum" else 1)
+            losses = losses + rho * _total(psi)
         total = jnp.mean(losses)
         if client.last_batch == "keep":
-            total = jnp.sum(losses, where=valid) / jnp.maximum(jnp.sum(valid), 1)
+            total = jnp.sum(losses, where=valid) / count
         if client.proximal:
             drift = trees.subtract(params, sent.model)
             total = total + client.proximal / 2 * _square(drift)

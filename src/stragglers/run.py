@@ -140,6 +140,7 @@ def local(given: settings.Client, bfloat16: bool = False) -> Client:
         last_batch=given.last_batch,
         distillation=given.distillation,
         distillation_loss=given.distillation_loss,
+        distillation_term=given.distillation_term,
         temperature=given.temperature,
         proximal=given.proximal,
         bfloat16=bfloat16,

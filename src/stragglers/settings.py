@@ -181,6 +181,7 @@ class Client(Settings, frozen=True):
     last_batch: Literal["fill", "keep", "drop"] = "fill"
     distillation: NotNegative = 0.0  # rho, towards the teacher: FARe-DUST's, or the model it got
     distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
+    distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
     temperature: Positive = 1.0
     proximal: NotNegative = 0.0  # nu
 

@@ -1,4 +1,4 @@
-"""Lanes that end: both forms against a loop over lanes, the kernels run by Pallas's interpreter."""
+"""Lanes that end: both forms against a loop over lanes; the kernels of moving.py by interpreter."""
 
 import jax
 import jax.numpy as jnp

@@ -50,10 +50,10 @@ def moved(
 ) -> tuple[Params, Params]:
     """Params of the lanes and sums of the buckets after the walk, of which `ending` lanes end."""
     # Up to whole strides: what is added takes nothing and gives nothing.
-    padding = Walk(lane=0, trial=0, slot=-1, weight=0, follows=-1)  # pyright: ignore
+    nothing = {"slot": -1, "follows": -1}
     walk = Walk(*(
-        jnp.pad(column, (0, -column.size % STRIDE), constant_values=value)
-        for column, value in zip(walk, padding, strict=True)
+        jnp.pad(column, (0, -column.size % STRIDE), constant_values=nothing.get(name, 0))
+        for name, column in walk._asdict().items()
     ))  # fmt: skip
     done = [_moved(walk, ending, *leaves) for leaves in _groups(params, models, sums)]
     return (
@@ -93,18 +93,12 @@ def _moved(
 
     def kernel(ending_ref: Any, *refs: Any) -> None:
         rest = len(columns)
-        m_refs, (p_refs, s_refs) = (
-            refs[rest : rest + count],
-            (refs[-2 * count : -count], refs[-count:]),
-        )
+        m_refs = refs[rest : rest + count]
+        p_refs, s_refs = refs[-2 * count : -count], refs[-count:]
 
         def of_leaf(leaf: int, column: jax.Array) -> None:
-            m_ref, p_ref, s_ref, real = (
-                m_refs[leaf],
-                p_refs[leaf],
-                s_refs[leaf],
-                column < sizes[leaf],
-            )
+            m_ref, p_ref, s_ref = m_refs[leaf], p_refs[leaf], s_refs[leaf]
+            real = column < sizes[leaf]
 
             def load(ref: Any, row: jax.Array, mask: jax.Array) -> jax.Array:
                 return triton.load(ref.at[jnp.maximum(row, 0), column], mask=real & mask, other=0)

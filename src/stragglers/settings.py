@@ -70,7 +70,7 @@ class Emnist(Settings, frozen=True, tag="emnist", tag_field="name"):
 
 class Cifar100(Settings, frozen=True, tag="cifar100", tag_field="name"):
     path: str | None = None
-    profile: Literal["fedjax", "afo", "undistorted"] = "fedjax"
+    profile: Literal["fedjax", "afo", "distorted"] = "fedjax"
     stragglers: Count | None = None  # clients; default 125 of 500
     straggler_classes: tuple[Annotated[int, Meta(ge=0, le=19)], ...] = (18, 19)  # coarse
     partition_seed: Seed = 0  # of images that come without clients

@@ -105,9 +105,7 @@ def photos():
 
 
 def test_undistorted_images_are_trained_on_as_they_are_tested(photos):
-    trained, tested = (
-        np.asarray(PREPARE["undistorted"](jnp.asarray(photos), k)) for k in (KEY, None)
-    )
+    trained, tested = (np.asarray(PREPARE["fedjax"](jnp.asarray(photos), k)) for k in (KEY, None))
     np.testing.assert_array_equal(trained, tested)
     assert {where(one, photo) for one, photo in zip(trained, photos)} == {((4, 4), False)}
 

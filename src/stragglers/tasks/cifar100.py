@@ -3,12 +3,12 @@
     clients      TFF's, or 100 images each by the two-level Dirichlet partition of partition.py:
                  the very population that `population.cifar100` plans without data
     stragglers   the 125 clients with the most vehicles; everybody else loses theirs
-    training     x = standardised(flip?(crop of 24x24 at random)), test: the crop in the middle
+    images       x = standardised(crop of 24x24 in the middle)
     standardised (x - mean) / max(sd, 1/sqrt(n)) over the n = 1,728 values of a crop
 
-Under profile afo a batch shares the place of its crop, as in the code of 2020, and the loss has
-1e-4 times the sum of squares of the weights. Under `undistorted` training images are prepared as
-test images are.
+Under profile distorted every training image has a crop at random and is flipped or not. Under afo a
+batch shares the place of its crop, as in the code of 2020, and the loss has 1e-4 times the sum of
+squares of the weights.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from stragglers.partition import deal
 from stragglers.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
 
-Profile = Literal["fedjax", "afo", "undistorted"]
+Profile = Literal["fedjax", "afo", "distorted"]
 SIDE, CROP = 32, 24
 MODEL = resnet()
 
@@ -125,12 +125,12 @@ def middle(x: jax.Array, key: jax.Array | None) -> jax.Array:
 
 
 PREPARE: dict[Profile, Callable[[jax.Array, jax.Array | None], jax.Array]] = {
-    "fedjax": crop,
+    "fedjax": middle,
     "afo": partial(crop, together=True),
-    "undistorted": middle,
+    "distorted": crop,
 }
 PENALTY: dict[Profile, Callable | None] = {
     "fedjax": None,
     "afo": partial(l2_penalty, weight=1e-4),
-    "undistorted": None,
+    "distorted": None,
 }

@@ -32,13 +32,13 @@ from stragglers import engine, metrics
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client, Data, Job, Local, local_sgd, local_steps, on_device
-from stragglers.lanes import pack
+from stragglers.lanes import Load, pack
 from stragglers.latency import Draw
 from stragglers.rounds import over_selected
 from stragglers.rows import rows_of
 from stragglers.setup import default_lanes
 from stragglers.table import table_of
-from stragglers.together import join
+from stragglers.together import join, legs_of
 
 
 class Case(NamedTuple):
@@ -83,8 +83,10 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     began = time.perf_counter()
     rows = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
     mine, steps = sizes[rows.client], local_steps(rows.examples, client, time_limited=False)
-    lanes = options.lanes or default_lanes(rows.begin, steps)
-    packing = pack(rows.begin, steps, lanes)
+    legs = legs_of([rounds], case.trials)
+    load = Load(rows.trial, rows.version, np.maximum(steps, 1), legs, case.trials)
+    lanes = options.lanes or default_lanes(load)
+    packing = pack(load, lanes)
     packing_s = time.perf_counter() - began
     ones, first = np.ones(len(steps), np.float32), task.offsets[rows.client]
     seeds = np.arange(case.trials, dtype=np.uint32)
@@ -104,7 +106,7 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
 
     def whole() -> Any:  # a run starts once: what that takes is no part of a server step
         carry = jax.block_until_ready(start())
-        return timed(lambda: program(carry, feed, np.int32(0), np.int32(rounds)))
+        return timed(lambda: program(carry, feed, np.int32(0), np.int32(len(legs) - 1)))
 
     def loop() -> Any:
         return bare(feed.data, params, ticks)

@@ -241,17 +241,21 @@ MUTATIONS = [
         "a bucket is reused in the step that empties it",
     ),
     Mutation(
-        "bookkeeping", "lanes.py", "[row for lane in mine for row in lane]",
-        "[row for lane in reversed(mine) for row in lane]", "lanes have each other's clients",
+        "bookkeeping", "lanes.py", "chain.from_iterable(queues)",
+        "chain.from_iterable(reversed(queues))", "lanes have each other's clients",
     ),
     Mutation(
         "bookkeeping", ENGINE,
-        "return _with_axis(taken), trees.set_row(buckets, slot[0], trees.zeros_like(taken))",
-        "return _with_axis(taken), buckets", "a bucket is not emptied",
+        "return taken, trees.set_row(buckets, slot, trees.zeros_like(taken))",
+        "return taken, buckets", "a bucket is not emptied",
     ),
     Mutation(
-        "bookkeeping", ENGINE, "ends = (lane.place < end) & (lane.step >= steps)",
-        "ends = lane.step >= steps", "a lane that is done hands over once more",
+        "bookkeeping", ENGINE, "ends = lane.runs & (lane.step >= jnp.maximum(steps, 1))",
+        "ends = lane.step >= jnp.maximum(steps, 1)", "a lane that is done hands over once more",
+    ),
+    Mutation(
+        "bookkeeping", ENGINE, "(place < end) & (table.opens[following] <= e)",
+        "(place < end)", "a client starts before the model that it is sent is there",
     ),
     Mutation(
         "bookkeeping", "together.py", "slots = max(rows.slots for rows in each)",

@@ -16,6 +16,7 @@ from stragglers.buffer import buffered
 from stragglers.client import Data, Job, local_steps, local_training
 from stragglers.coordinator import Buffer, Coordinator
 from stragglers.interpret import interpret
+from stragglers.lanes import Load
 from stragglers.latency import Draw
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
@@ -206,3 +207,11 @@ def kernels_for_a_gpu(function, *given):
         # Wrapped: what the interpreter has traced is not found again.
         traced = jax.jit(lambda *arrays: function(*arrays)).trace(*given)
         return traced.lower(lowering_platforms=("cuda",)).as_text().count("xla.gpu.triton")
+
+
+def load_of(cohorts):
+    """One trial's clients: local steps of each, by version."""
+    sizes = [len(cohort) for cohort in cohorts]
+    version = np.repeat(np.arange(len(sizes)), sizes)
+    cost = np.concatenate([np.asarray(cohort, np.int64) for cohort in cohorts])
+    return Load(np.zeros_like(version), version, cost, np.arange(len(sizes) + 1), 1)

@@ -195,7 +195,7 @@ def test_without_distillation_fare_dust_is_fedadam_and_its_average():
 
 def test_a_poisoned_teacher_reaches_only_those_who_listen():
     deaf = train(plan(REMEMBERS), poisoned(FARE_DUST_EMA))
-    assert any(np.isnan(state[0].history.delta["w"]).any() for state in deaf.states)
+    assert any(np.isnan(state[0].history.rows.delta["w"]).any() for state in deaf.states)
     assert deaf.dropped[-1] == 0 < train(plan(REMEMBERS), poisoned(FARE_DUST), TAUGHT).dropped[-1]
 
 

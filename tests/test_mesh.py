@@ -17,7 +17,7 @@ from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
 from stragglers.setup import Trial, default_lanes
 from stragglers.simulate import simulate, simulate_together
-from tests.helpers import linear_task, matrix, plan_for
+from tests.helpers import linear_task, load_of, matrix, plan_for
 
 STEPS, K = 10, 3
 ADAM = optax.adam(0.05, eps=1e-3)
@@ -126,6 +126,6 @@ def test_lanes_are_the_same_number_on_each():
 
 def test_lanes_that_several_accelerators_would_take(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    begin, steps = np.array([0, 64]), np.full(64, 10)
-    assert default_lanes(begin, steps, 1) == 64 == default_lanes(begin, steps, 4)
-    assert default_lanes(begin, np.r_[np.full(63, 1), 60], 4) % 4 == 0
+    equal = load_of([[10] * 64])
+    assert default_lanes(equal, 1) == 64 == default_lanes(equal, 4)
+    assert default_lanes(load_of([[1] * 63 + [60]]), 4) % 4 == 0

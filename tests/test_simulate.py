@@ -20,7 +20,7 @@ from stragglers.schedule import Fate
 from stragglers.setup import default_lanes
 from stragglers.simulate import simulate
 from stragglers.tasks.base import check
-from tests.helpers import linear_task, matrix, plan_for, traced
+from tests.helpers import linear_task, load_of, matrix, plan_for, traced
 
 STEPS, K = 12, 3
 TASK = linear_task(dtype=np.float32)
@@ -280,10 +280,9 @@ def test_the_ends_of_every_range_are_allowed():
 
 
 def test_lanes_follow_the_sizes_and_the_device(monkeypatch):
-    begin = np.array([0, 50, 100])
-    equal, one_giant = np.full(100, 10), np.r_[np.full(99, 10), 1000]
-    assert default_lanes(begin, equal) == 1  # a CPU
+    equal = load_of(np.full((2, 50), 10))
+    assert default_lanes(equal) == 1  # a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert default_lanes(begin, equal) == 50
-    assert default_lanes(np.array([0, 100]), one_giant) == 2
-    assert default_lanes(np.array([0, 0, 1]), np.array([0])) == 1
+    assert default_lanes(equal) == 50
+    assert default_lanes(load_of([[10] * 99 + [1000]])) == 2
+    assert default_lanes(load_of([[], [1]])) == 1 == default_lanes(load_of([[]]))

@@ -16,7 +16,7 @@ from stragglers.errors import BadInput
 from stragglers.rows import rows_of
 from stragglers.setup import Trial
 from stragglers.simulate import simulate, simulate_together
-from stragglers.together import Joint, join
+from stragglers.together import LEG, Joint, join, legs_of
 from tests.helpers import linear_task, matrix, plan_for
 
 STEPS, K, SEEDS = 12, 3, (0, 7, 31)
@@ -49,14 +49,22 @@ def test_joined_rows_hold_every_trial_whole(settles):
         mine = joint.trial == trial
         for name in Joint._fields[1:9]:
             np.testing.assert_array_equal(getattr(joint, name)[mine], getattr(rows, name))
-        for v in range(STEPS):
-            late = slice(*joint.late_begin[v : v + 2])
-            slots, rounds = joint.late_slot[late, trial], joint.late_round[late, trial]
-            own = slice(*rows.late_begin[v : v + 2])
-            full = rows.late_slot[own] != rows.slots
-            assert slots[slots != joint.slots].tolist() == rows.late_slot[own][full].tolist()
-            assert rounds[slots != joint.slots].tolist() == rows.late_round[own][full].tolist()
-            assert mine[joint.begin[v] : joint.begin[v + 1]].sum() == np.diff(rows.begin)[v]
+        late = slice(joint.late_begin[trial, 0], joint.late_begin[trial, -1])
+        assert set(joint.late_trial[late]) <= {trial}
+        np.testing.assert_array_equal(joint.late_begin[trial] - late.start, rows.late_begin)
+        for found, own in (
+            (joint.late_slot[late], rows.late_slot),
+            (joint.on_time_slot[trial], rows.on_time_slot),
+        ):
+            np.testing.assert_array_equal(found, np.where(own == rows.slots, joint.slots, own))
+        np.testing.assert_array_equal(joint.late_round[late], rows.late_round)
+
+
+def test_trials_meet_at_every_stop_and_after_a_few_steps():
+    assert legs_of([0, 3, 5], trials=1).tolist() == [0, 1, 2, 3, 4, 5]
+    legs = legs_of([0, 40, 43], trials=2)
+    assert {0, 40, 43} <= set(legs.tolist()) and len(legs) == 5 and 8 < np.diff(legs).max() <= LEG
+    assert legs_of([0], trials=2).tolist() == [0]
 
 
 def test_trials_of_different_lengths_are_refused():
@@ -95,7 +103,7 @@ def test_a_trial_that_diverges_leaves_the_others_alone():
     algorithm, policy = KINDS["fedavg"]
     client = Client(learning_rate=0.2, batch_size=4)
     given = trials(task, policy)
-    good = simulate_together(task, given, algorithm, client, lanes=4)
+    good = simulate_together(task, given, algorithm, client, lanes=4, evaluate_at=[5])
 
     first_models = setup.first_models  # of which the second trial's shall be no numbers
     with pytest.MonkeyPatch.context() as patch:

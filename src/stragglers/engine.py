@@ -3,10 +3,12 @@
     one_by_one      clients outside, local steps inside: what a CPU likes
     in_lanes        a tick is one local step of every lane, a span some ticks until a client ends;
                     lanes that end one then hand its delta over and start the next, of any trial
+                    whose model for it is there; others wait for that trial's turn
 
-Either way a delta is added into its bucket as soon as it is there, in a fixed order. Between two
-server steps everything is in one immutable `Carry`. Servers have a leading axis of trials. With
-several devices each trains its own lanes into its own buckets (see mesh.py).
+Either way a delta is added into its bucket as soon as it is there, in a fixed order. After its last
+one a trial has its turn: a server step of its own. Between two legs (see lanes.py) everything is in
+one immutable `Carry`. Servers have a leading axis of trials. With several devices each trains its
+own lanes into its own buckets (see mesh.py).
 """
 
 from collections.abc import Callable
@@ -29,7 +31,7 @@ from stragglers.tasks.base import Lesson, Task
 
 
 class Carry(NamedTuple):
-    """All that is in flight between two server steps."""
+    """All that is in flight between two legs."""
 
     server: State  # leaves [trials, ...]
     buckets: Sum  # leaves [devices * (trials * slots + 1), ...]; the last of each stays empty
@@ -74,7 +76,7 @@ def program(
     feed: Feed,
     mesh: Mesh | None = None,
 ) -> jax.stages.Compiled:
-    """(carry, feed, first, last) -> carry after server steps first to last; the old one is gone."""
+    """(carry, feed, first, last) -> carry after legs first to last; the old one is gone."""
     code = Code(task.lesson, algorithm, client, mesh)
     return compiled(_advance, (code,), carry, feed, np.int32(0), np.int32(0))
 
@@ -90,39 +92,37 @@ def _advance(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.A
 
 
 def _walk(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.Array) -> Carry:
-    table, algorithm = feed.table, code.algorithm
-    trials, total = feed.seed.size, partial(devices.total, code.mesh)
-    lanes = (table.lane_begin.shape[1] - 1) // devices.size(code.mesh)
-    train = one_by_one if lanes == trials == 1 else in_lanes
-    step, settle = _for_each(algorithm.step, trials), _for_each(algorithm.settle, trials)
-
-    def server_step(v: jax.Array, carry: Carry) -> Carry:
-        buckets, lost = train(code, feed, v, carry)
-        dropped = carry.dropped + total(lost)
-        on_time, buckets = _take(buckets, table.on_time_slot[v])
-        server, opened = step(carry.server, total(on_time))
-        if algorithm.settles == "by_round":
-            late, buckets = _take(buckets, table.late_slot[v])
-            server = settle(server, opened, total(late), table.late_round[v])
-        elif algorithm.settles == "at_arrival":
-
-            def one_bucket(b: jax.Array, parts: tuple[State, Sum]) -> tuple[State, Sum]:
-                server, buckets = parts
-                late, buckets = _take(buckets, table.late_slot[b])
-                return settle(server, None, total(late), table.late_round[b]), buckets
-
-            server, buckets = jax.lax.fori_loop(
-                table.late_begin[v], table.late_begin[v + 1], one_bucket, (server, buckets)
-            )
-        return Carry(server, buckets, dropped)
-
-    return jax.lax.fori_loop(first, last, server_step, carry)
+    lanes = (feed.table.lane_begin.shape[1] - 1) // devices.size(code.mesh)
+    leg = one_by_one if lanes == feed.seed.size == 1 else in_lanes
+    return jax.lax.fori_loop(first, last, partial(leg, code, feed), carry)
 
 
-def one_by_one(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, jax.Array]:
-    """Trains the clients of version v, of one trial, in the order of dispatch; counts the lost."""
+def server_step(code: Code, table: Table, turn: jax.Array, carry: Carry) -> Carry:
+    """Of the trial whose turn it is, on what its buckets hold."""
+    algorithm, total = code.algorithm, partial(devices.total, code.mesh)
+    trial, slot, late_begin, late_end = trees.row(table.turn, turn)
+    on_time, buckets = _take(carry.buckets, slot)
+    state, opened = algorithm.step(_state_of(carry, trial), total(on_time))
+    if algorithm.settles == "by_round":
+        late, buckets = _take(buckets, table.late_slot[late_begin])
+        state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])
+    elif algorithm.settles == "at_arrival":
+
+        def one_bucket(b: jax.Array, parts: tuple[State, Sum]) -> tuple[State, Sum]:
+            state, buckets = parts
+            late, buckets = _take(buckets, table.late_slot[b])
+            return algorithm.settle(state, None, total(late), table.late_round[b]), buckets
+
+        state, buckets = jax.lax.fori_loop(late_begin, late_end, one_bucket, (state, buckets))
+    if carry.dropped.size == 1:
+        return Carry(jax.tree.map(lambda x: x[None], state), buckets, carry.dropped)
+    return Carry(trees.set_trial(carry.server, trial, state), buckets, carry.dropped)
+
+
+def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
+    """A server step of a single trial: trains its clients in the order of dispatch."""
     table, server = feed.table, trees.row(carry.server, 0)
-    begin, end = _own_lanes(code, table, v)
+    begin, end = _own_lanes(code, table, leg)
     train = local_training(code.lesson, code.client)
 
     def one_client(place: jax.Array, parts: tuple[Sum, jax.Array]) -> tuple[Sum, jax.Array]:
@@ -139,12 +139,15 @@ def one_by_one(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum,
         return _add(buckets, table.slot[i], report), lost + ~good
 
     nobody = jnp.zeros_like(carry.dropped)
-    return jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
+    buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
+    dropped = carry.dropped + devices.total(code.mesh, lost)
+    return server_step(code, table, leg, carry._replace(buckets=buckets, dropped=dropped))
 
 
 class _Lane(NamedTuple):
     """One lane, or all of them: leaves [lanes, ...]."""
 
+    runs: jax.Array  # or waits for a model, or is done
     place: jax.Array  # in the order of rows
     step: jax.Array  # local steps done by its client
     batch: Batch
@@ -152,18 +155,14 @@ class _Lane(NamedTuple):
     teacher: Params
 
 
-def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, jax.Array]:
-    """Trains the clients of version v, as many at once as there are lanes; counts the lost."""
-    algorithm, client, table, data = code.algorithm, code.client, feed.table, feed.data
-    local = local_sgd(code.lesson, client)
-    trials = feed.seed.size
-    begin, end = _own_lanes(code, table, v)
+def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
+    """A leg of all trials: as many clients at once as there are lanes, each trial at its pace."""
+    client, table, data, trials = code.client, feed.table, feed.data, feed.seed.size
+    algorithm, local = code.algorithm, local_sgd(code.lesson, client)
+    begin, end = _own_lanes(code, table, leg)
 
-    def server_of(row: jax.Array) -> State:
-        return trees.row(carry.server, table.trial[row] if trials > 1 else 0)
-
-    def model_of(row: jax.Array) -> Params:
-        return algorithm.params(server_of(row))
+    def model_of(carry: Carry, row: jax.Array) -> Params:
+        return algorithm.params(_state_of(carry, table.trial[row]))
 
     def seed_of(row: jax.Array) -> jax.Array:
         return feed.seed[table.trial[row]]
@@ -175,82 +174,101 @@ def in_lanes(code: Code, feed: Feed, v: jax.Array, carry: Carry) -> tuple[Sum, j
     def batches(row: jax.Array, step: jax.Array) -> Batch:
         return local.batch(seed_of(row), trees.row(table.job, row), step)
 
-    @jax.vmap
-    def teachers(row: jax.Array) -> Params:
+    def teachers(carry: Carry, rows: jax.Array) -> Params:
         """One for each lane where the algorithm has its own; else nobody needs a copy."""
         if not (algorithm.teaches and client.distillation):
             return None
-        return algorithm.broadcast(server_of(row), trees.row(table.starting, row)).teacher
 
-    @jax.vmap
-    def sgd(lane: _Lane, row: jax.Array) -> Params:
-        # Lanes that are done go on with anything: nobody takes what they make.
-        model, job = model_of(row), trees.row(table.job, row)
-        sent = Download(model, model if lane.teacher is None else lane.teacher)
-        return local.sgd(data, seed_of(row), sent, job, lane.step, lane.params, lane.batch)
+        def one(row: jax.Array) -> Params:
+            state = _state_of(carry, table.trial[row])
+            return algorithm.broadcast(state, trees.row(table.starting, row)).teacher
 
-    def tick(_: jax.Array, lane: _Lane) -> _Lane:
-        row = row_at(lane.place)
-        params, step = sgd(lane, row), lane.step + 1
-        return lane._replace(params=params, step=step, batch=batches(row, step))
+        return jax.vmap(one)(rows)
 
-    def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> tuple[_Lane, Sum, jax.Array]:
-        lane, buckets, lost = parts
-        lane = jax.lax.fori_loop(0, table.spans[s], tick, lane)
-        row = row_at(lane.place)
-        steps = table.job.steps[row]
-        ends = (lane.place < end) & (lane.step >= steps)
-        place, step = jnp.where(ends, lane.place + 1, lane.place), jnp.where(ends, 0, lane.step)
-        following, starts = row_at(place), ends & (place < end)
-        params, buckets, good = hand_over(lane.params, buckets, models, Ending(
-            ends, starts, table.trial[row], table.trial[following], table.slot[row],
-            table.weight[row], steps == 0, None if table.corrupt is None else table.corrupt[row],
-        ))  # fmt: skip
-        bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
-        lost = lost + bad.sum(1, dtype=jnp.int32)
-        if (teacher := lane.teacher) is not None:  # where nobody starts, none is fetched
-            teacher = jax.lax.cond(starts.any(), teachers, lambda _: lane.teacher, following)
-        return _Lane(place, step, batches(following, step), params, teacher), buckets, lost
+    def turn(e: jax.Array, parts: tuple[_Lane, Carry]) -> tuple[_Lane, Carry]:
+        lane, carry = parts
+        models = _for_each(algorithm.params, trials)(carry.server)
+
+        @jax.vmap
+        def sgd(lane: _Lane, row: jax.Array) -> Params:
+            # Lanes that wait or are done go on with anything: nobody takes what they make.
+            model, job = model_of(carry, row), trees.row(table.job, row)
+            sent = Download(model, model if lane.teacher is None else lane.teacher)
+            return local.sgd(data, seed_of(row), sent, job, lane.step, lane.params, lane.batch)
+
+        def tick(_: jax.Array, lane: _Lane) -> _Lane:
+            row = row_at(lane.place)
+            params, step = sgd(lane, row), lane.step + 1
+            return lane._replace(params=params, step=step, batch=batches(row, step))
+
+        def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> Any:
+            lane, buckets, lost = parts
+            lane = jax.lax.fori_loop(0, table.spans[s], tick, lane)
+            row = row_at(lane.place)
+            steps = table.job.steps[row]
+            ends = lane.runs & (lane.step >= jnp.maximum(steps, 1))
+            place = jnp.where(ends, lane.place + 1, lane.place)
+            following = row_at(place)
+            starts = (ends | ~lane.runs) & (place < end) & (table.opens[following] <= e)
+            params, buckets, good = hand_over(lane.params, buckets, models, Ending(
+                ends, starts, table.trial[row], table.trial[following], table.slot[row],
+                table.weight[row], steps == 0,
+                None if table.corrupt is None else table.corrupt[row],
+            ))  # fmt: skip
+            bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
+            step = jnp.where(starts, 0, lane.step)
+            if (teacher := lane.teacher) is not None:  # where nobody starts, none is fetched
+                fetch = partial(teachers, carry)
+                teacher = jax.lax.cond(starts.any(), fetch, lambda _: lane.teacher, following)
+            runs = starts | (lane.runs & ~ends)
+            lane = _Lane(runs, place, step, batches(following, step), params, teacher)
+            return lane, buckets, lost + bad.sum(1, dtype=jnp.int32)
+
+        lane, buckets, lost = jax.lax.fori_loop(
+            table.span_begin[e], table.span_begin[e + 1], span,
+            (lane, carry.buckets, jnp.zeros_like(carry.dropped)),
+        )  # fmt: skip
+        dropped = carry.dropped + devices.total(code.mesh, lost)
+        carry = carry._replace(buckets=buckets, dropped=dropped)
+        return lane, server_step(code, table, e, carry)
 
     row, zero = row_at(begin), jnp.zeros_like(begin)
-    models = _for_each(algorithm.params, trials)(carry.server)
-    lane = _Lane(begin, zero, batches(row, zero), jax.vmap(model_of)(row), teachers(row))
-    parts = (lane, carry.buckets, jnp.zeros_like(carry.dropped))
-    first, last = table.span_begin[v], table.span_begin[v + 1]
-    _, buckets, lost = jax.lax.fori_loop(first, last, span, parts)
-    return buckets, lost
+    first = table.turn_begin[leg]
+    lane = _Lane(
+        (begin < end) & (table.opens[row] <= first), begin, zero, batches(row, zero),
+        jax.vmap(partial(model_of, carry))(row), teachers(carry, row),
+    )  # fmt: skip
+    if trials == 1:  # whose legs have one turn each
+        return turn(first, (lane, carry))[1]
+    return jax.lax.fori_loop(first, table.turn_begin[leg + 1], turn, (lane, carry))[1]
 
 
-def _own_lanes(code: Code, table: Table, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Where each lane of this device begins and ends in version v."""
+def _own_lanes(code: Code, table: Table, leg: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Where each lane of this device begins and ends in a leg."""
     count = (table.lane_begin.shape[1] - 1) // devices.size(code.mesh)
     first = devices.number(code.mesh) * count
-    bounds = jax.lax.dynamic_slice(table.lane_begin[v], (first,), (count + 1,))
+    bounds = jax.lax.dynamic_slice(table.lane_begin[leg], (first,), (count + 1,))
     return bounds[:-1], bounds[1:]
 
 
+def _state_of(carry: Carry, trial: jax.Array) -> State:
+    """A trial's own; of one that is alone a slice, which a CPU reads faster than a gather."""
+    if carry.dropped.size == 1:
+        return trees.row(carry.server, 0)
+    return trees.of_trial(carry.server, trial)
+
+
 def _for_each(function: Callable[..., Any], trials: int) -> Callable[..., Any]:
-    """A function of one trial, over all of them."""
+    """A function of one trial's state, over all of them."""
     if trials > 1:
         return jax.vmap(function)
-
-    def alone(*arguments: Any) -> Any:  # a slice, which a CPU reads faster than vmap's gather
-        return _with_axis(function(*trees.row(arguments, 0)))
-
-    return alone
-
-
-def _with_axis(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x[None], tree)
+    return lambda server: jax.tree.map(lambda x: x[None], function(trees.row(server, 0)))
 
 
 def _take(buckets: Sum, slot: jax.Array) -> tuple[Sum, Sum]:
-    """Each trial's sum in the slot it names, and the buckets with those empty again."""
-    if slot.size > 1:
-        taken = trees.row(buckets, slot)
-        return taken, trees.set_row(buckets, slot, trees.zeros_like(taken))
-    taken = trees.row(buckets, slot[0])
-    return _with_axis(taken), trees.set_row(buckets, slot[0], trees.zeros_like(taken))
+    """The sum in a slot, and the buckets with that empty again."""
+    taken = trees.row(buckets, slot)
+    return taken, trees.set_row(buckets, slot, trees.zeros_like(taken))
 
 
 def _add(buckets: Sum, slot: jax.Array, report: Sum) -> Sum:

@@ -3,7 +3,7 @@
     delta         = model - params          of a lane that ends; the model that its client was sent
     good          = |delta|^2 is finite     a client without examples is good: its delta is zero
     bucket[slot] += weight * delta          of the good ones, in a fixed order
-    params        = model                   of the lane's next client, if it has one
+    params        = model                   of the client that the lane starts, if it does
 
 With sizes that differ some lane ends at nearly every tick, while its neighbours are under way.
 `all_at_once` reads and writes every lane several times. `in_place`, for NVIDIA GPUs, touches only
@@ -24,7 +24,7 @@ class Ending(NamedTuple):
     """What happens in every lane; columns over lanes."""
 
     ends: jax.Array  # whether its client ends here
-    starts: jax.Array  # whether another one follows
+    starts: jax.Array  # whether another one starts: after it, or where the lane has waited
     trial: jax.Array  # whose server the client has its model from
     next_trial: jax.Array
     slot: jax.Array  # of its bucket
@@ -74,9 +74,9 @@ def in_place(
     good = lanes.idle | jnp.isfinite(moving.squares(lanes.ends, lanes.trial, params, models))
     counted = lanes.ends & good
     taken = counted & ~lanes.idle
-    # Those that end first, by bucket, and in it by lane.
-    last = jnp.iinfo(jnp.int32).max
-    key = jnp.where(taken, lanes.slot, jnp.where(lanes.ends, last - 1, last))
+    # Those that are touched first, by bucket, and in it by lane.
+    touched, last = taken | lanes.starts, jnp.iinfo(jnp.int32).max
+    key = jnp.where(taken, lanes.slot, jnp.where(touched, last - 1, last))
     order = jnp.argsort(key.astype(jnp.int32), stable=True)
     walk = moving.Walk(
         lane=order,
@@ -85,8 +85,8 @@ def in_place(
         weight=lanes.weight[order],
         follows=jnp.where(lanes.starts, lanes.next_trial, -1)[order],
     )
-    ending = lanes.ends.sum(dtype=jnp.int32)
-    params, sums = moving.moved(walk, ending, params, models, buckets.delta)
+    count = touched.sum(dtype=jnp.int32)
+    params, sums = moving.moved(walk, count, params, models, buckets.delta)
     return params, _counted(buckets, sums, lanes, counted), good
 
 

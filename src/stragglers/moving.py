@@ -30,7 +30,7 @@ Leaves = list[jax.Array]  # [rows, weights]
 
 
 class Walk(NamedTuple):
-    """Lanes in the order in which they are taken: those that end first, by bucket; columns."""
+    """Lanes in the order in which they are taken: those touched first, by bucket; columns."""
 
     lane: jax.Array
     trial: jax.Array  # whose model its client had
@@ -46,16 +46,16 @@ def squares(ends: jax.Array, trial: jax.Array, params: Params, models: Params) -
 
 
 def moved(
-    walk: Walk, ending: jax.Array, params: Params, models: Params, sums: Params
+    walk: Walk, touched: jax.Array, params: Params, models: Params, sums: Params
 ) -> tuple[Params, Params]:
-    """Params of the lanes and sums of the buckets after the walk, of which `ending` lanes end."""
+    """Params of the lanes and sums of the buckets after the walk; `touched`: how many lanes."""
     # Up to whole strides: what is added takes nothing and gives nothing.
     nothing = {"slot": -1, "follows": -1}
     walk = Walk(*(
         jnp.pad(column, (0, -column.size % STRIDE), constant_values=nothing.get(name, 0))
         for name, column in walk._asdict().items()
     ))  # fmt: skip
-    done = [_moved(walk, ending, *leaves) for leaves in _groups(params, models, sums)]
+    done = [_moved(walk, touched, *leaves) for leaves in _groups(params, models, sums)]
     return (
         _like(params, [leaf for group, _ in done for leaf in group]),
         _like(sums, [leaf for _, group in done for leaf in group]),
@@ -84,14 +84,14 @@ def _squares(ends: jax.Array, trial: jax.Array, params: Leaves, models: Leaves) 
 
 
 def _moved(
-    walk: Walk, ending: jax.Array, params: Leaves, models: Leaves, sums: Leaves
+    walk: Walk, touched: jax.Array, params: Leaves, models: Leaves, sums: Leaves
 ) -> tuple[Leaves, Leaves]:
     sizes, count = [leaf.shape[1] for leaf in params], len(params)
     # The last of a bucket stores its sum; what is not taken comes after all that is.
     stores = walk.slot != jnp.append(walk.slot[1:], -1)
     columns = [c if c.dtype == jnp.float32 else c.astype(jnp.int32) for c in (*walk, stores)]
 
-    def kernel(ending_ref: Any, *refs: Any) -> None:
+    def kernel(touched_ref: Any, *refs: Any) -> None:
         rest = len(columns)
         m_refs = refs[rest : rest + count]
         p_refs, s_refs = refs[-2 * count : -count], refs[-count:]
@@ -124,7 +124,7 @@ def _moved(
                 return before, total
 
             nothing = jnp.int32(-1), jnp.zeros(BLOCK, jnp.float32)
-            jax.lax.fori_loop(0, pl.cdiv(ending_ref[0], STRIDE), stride, nothing)
+            jax.lax.fori_loop(0, pl.cdiv(touched_ref[0], STRIDE), stride, nothing)
 
         _in_its_leaf(pl.program_id(0), BLOCK, sizes, of_leaf)
 
@@ -135,7 +135,7 @@ def _moved(
         in_place={first + i: i for i in range(len(changed))},
         out_specs=[kernels.whole(leaf.shape) for leaf in changed],
         out_shape=[jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in changed],
-    )(ending[None], *columns, *models, *changed)  # fmt: skip
+    )(touched[None], *columns, *models, *changed)  # fmt: skip
     return out[:count], out[count:]
 
 

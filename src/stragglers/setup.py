@@ -20,7 +20,7 @@ from stragglers.algorithms.base import Algorithm, Params
 from stragglers.client import Client, local_steps, on_device
 from stragglers.engine import Carry, Feed
 from stragglers.errors import BadInput
-from stragglers.lanes import pack
+from stragglers.lanes import Load, lengths, pack
 from stragglers.memory import Memory, check_fits, tree_bytes
 from stragglers.metrics import TestData
 from stragglers.programs import temporaries
@@ -29,10 +29,10 @@ from stragglers.schedule import Schedule
 from stragglers.shuffle import hashed
 from stragglers.table import table_of
 from stragglers.tasks.base import Task, check
-from stragglers.together import join
+from stragglers.together import join, legs_of
 from stragglers.weights import Weigh
 
-MOST_LANES = 256  # the widest that was measured
+MOST_LANES = 512  # the widest that was measured
 TICK_COST = 10  # of a tick besides its lanes, in lanes: launches, and what small products waste
 
 
@@ -65,6 +65,7 @@ class Start(NamedTuple):
 
 class Setup(NamedTuple):
     mesh: Mesh | None
+    legs: NDArray[np.int64]  # server steps between which nothing is seen of the run
     carry: Carry
     feed: Feed
     advance: jax.stages.Compiled
@@ -80,6 +81,7 @@ def set_up(
     algorithm: Algorithm,
     client: Client,
     *,
+    stops: Sequence[int],
     weigh: Weigh,
     teachers: int,
     time_limited: bool,
@@ -102,10 +104,12 @@ def set_up(
     seeds = np.array([seed_word(trial.seed) for trial in trials])
     params = first_models(task, seeds)
     weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
-    lanes = lanes or default_lanes(joint.begin, steps, meshes.size(mesh))
+    legs = legs_of(stops, len(trials))
+    load = Load(joint.trial, joint.version, np.maximum(steps, 1), legs, len(trials))
+    lanes = lanes or default_lanes(load, meshes.size(mesh))
     if lanes % meshes.size(mesh):
         raise BadInput(f"lanes={lanes}; expected a multiple of the {meshes.size(mesh)} devices")
-    packing = pack(joint.begin, steps, lanes)
+    packing = pack(load, lanes)
     table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
     carry = engine.start(algorithm, params, joint.slots, mesh)
     feed = Feed(meshes.on_all(mesh, table), on_device(task, mesh), meshes.on_all(mesh, seeds))
@@ -122,7 +126,7 @@ def set_up(
         memory=_memory(task, carry, feed, advance, every, some, mesh),
     )
     check_fits(start.memory)
-    return Setup(mesh, carry, feed, advance, works, every, some, start)
+    return Setup(mesh, legs, carry, feed, advance, works, every, some, start)
 
 
 def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:
@@ -132,22 +136,20 @@ def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
 
 
-def default_lanes(begin: NDArray[np.int32], steps: NDArray[np.int64], devices: int = 1) -> int:
+def default_lanes(load: Load, devices: int = 1) -> int:
     """One lane a core on a CPU, where nested loops are fastest; else what makes the run shortest.
 
-    Each server step lasts max(total / lanes, longest) ticks: more lanes than total / longest only
-    wait for the longest client, and a tick costs in proportion to a device's lanes + a constant.
+    More lanes than a leg's total over its longest way only wait, and a tick costs in proportion to
+    a device's lanes + a constant.
     """
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() == "cpu" or not len(load.cost):
         return devices
-    clients = [part for part in np.split(np.maximum(steps, 1), begin[1:-1]) if len(part)]
-    if not clients:
-        return devices
-    total = np.array([part.sum() for part in clients])
-    longest = np.array([part.max() for part in clients])
-    each = np.arange(1, min(-(-max(map(len, clients)) // devices), MOST_LANES) + 1)
-    lanes = devices * each
-    ticks = np.array([np.maximum(-(-total // width), longest).sum() for width in lanes])
+    cohorts = np.zeros((load.trials, int(load.legs[-1])), np.int64)
+    np.add.at(cohorts, (load.trial, load.version), 1)
+    at_once = int(cohorts.max(axis=1).sum())
+    each = np.arange(1, min(-(-at_once // devices), MOST_LANES) + 1)
+    lanes, (total, way) = devices * each, lengths(load)
+    ticks = np.array([np.maximum(-(-total // width), way).sum() for width in lanes])
     return int(lanes[np.argmin(ticks * (each + TICK_COST))])
 
 

@@ -99,6 +99,7 @@ def simulate_together(
     run = set_up(
         task, trials, algorithm, client, weigh=weigh, teachers=teachers,
         time_limited=time_limited, lanes=lanes, devices=devices, curve_examples=curve_examples,
+        stops=stops,
     )  # fmt: skip
     if on_start:
         on_start(run.start)
@@ -113,9 +114,10 @@ def simulate_together(
     evaluated = max(len(course.curve) for course in courses)
     for stop in stops[evaluated:]:
         while step < stop and under_way:
-            first, step = step, min(stop, step + length)
-            ticked = time.perf_counter()
-            carry = run.advance(carry, run.feed, np.int32(first), np.int32(step))
+            leg, first = np.searchsorted(run.legs, step), step
+            last = max(leg + 1, np.searchsorted(run.legs, min(stop, step + length)))
+            step, ticked = int(run.legs[last]), time.perf_counter()
+            carry = run.advance(carry, run.feed, np.int32(leg), np.int32(last))
             dropped = np.asarray(carry.dropped).tolist()  # waits for the device
             finite = np.asarray(_finite(algorithm.params, carry.server)).tolist()
             if chunk is None:

@@ -17,8 +17,17 @@ from stragglers.lanes import Lanes
 from stragglers.together import Joint
 
 
+class Turn(NamedTuple):
+    """A server step of one trial."""
+
+    trial: jax.Array
+    on_time_slot: jax.Array
+    late_begin: jax.Array  # the late buckets that it settles
+    late_end: jax.Array
+
+
 class Table(NamedTuple):
-    """Columns over the clients of all trials, over server steps, and over late buckets."""
+    """Columns over the clients of all trials, over turns, and over late buckets."""
 
     job: Job
     trial: jax.Array
@@ -26,14 +35,14 @@ class Table(NamedTuple):
     starting: Starting
     slot: jax.Array  # among all trials'
     corrupt: jax.Array | None  # None if no report is: then no program asks
-    begin: jax.Array
+    opens: jax.Array  # turns that are over when it may start
     order: jax.Array  # of rows, lane by lane
-    lane_begin: jax.Array  # [steps, lanes + 1]
+    lane_begin: jax.Array  # [legs, lanes + 1]
     spans: jax.Array  # ticks from one hand-over to the next
-    span_begin: jax.Array
-    on_time_slot: jax.Array  # [steps, trials]
-    late_begin: jax.Array
-    late_slot: jax.Array  # [late buckets, trials]
+    span_begin: jax.Array  # [turns + 1]
+    turn_begin: jax.Array  # [legs + 1]
+    turn: Turn
+    late_slot: jax.Array
     late_round: jax.Array
 
 
@@ -56,7 +65,7 @@ def table_of(
     def slot(values: NDArray[np.int32], trial: NDArray[np.integer]) -> jax.Array:
         return column(np.where(values == joint.slots, joint.trials * each, trial * each + values))
 
-    trials = np.arange(joint.trials)
+    turn = lanes.trial, lanes.version
     return Table(
         job=Job(*map(column, (joint.dispatch, first, sizes, joint.examples, steps))),
         trial=column(joint.trial),
@@ -64,14 +73,19 @@ def table_of(
         starting=Starting(column(joint.version), column(joint.teacher)),
         slot=slot(joint.slot, joint.trial),
         corrupt=column(joint.corrupt) if joint.corrupt.any() else None,
-        begin=column(joint.begin),
+        opens=column(lanes.opens),
         order=column(lanes.order),
         lane_begin=column(lanes.begin),
         spans=column(lanes.spans),
         span_begin=column(lanes.span_begin),
-        on_time_slot=slot(joint.on_time_slot, trials),
-        late_begin=column(joint.late_begin),
-        late_slot=slot(joint.late_slot, trials),
+        turn_begin=column(lanes.turn_begin),
+        turn=Turn(
+            column(lanes.trial),
+            slot(joint.on_time_slot[turn], lanes.trial),
+            column(joint.late_begin[turn]),
+            column(joint.late_begin[:, 1:][turn]),
+        ),
+        late_slot=slot(joint.late_slot, joint.late_trial),
         late_round=column(joint.late_round),
     )
 

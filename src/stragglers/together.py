@@ -1,11 +1,13 @@
-"""Several trials of one experiment as one table: they walk the server steps side by side.
+"""Several trials of one experiment as one table: they walk their server steps side by side.
 
-Each trial keeps its own schedule, clients, randomness and server; what they share is the device. A
-server step trains the clients of all trials at once, which fills lanes that one trial would leave
-waiting for its longest client.
+Each trial keeps its own schedule, clients, randomness and server; what they share is the device,
+where one fills the lanes that another leaves waiting for its longest client. They need not make the
+same server step at the same time: only where one is evaluated, or a run may be interrupted, do all
+of them meet.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 
 from stragglers.errors import BadInput
 from stragglers.rows import Rows
+
+LEG = 16  # server steps at most from one meeting to the next; waiting there costs a few percent
 
 
 class Joint(NamedTuple):
@@ -28,17 +32,17 @@ class Joint(NamedTuple):
     slot: NDArray[np.int32]  # among its own trial's
     corrupt: NDArray[np.int32]
 
-    begin: NDArray[np.int32]  # [steps + 1]
-    on_time_slot: NDArray[np.int32]  # [steps, trials]
-    late_begin: NDArray[np.int32]  # [steps + 1]
-    late_slot: NDArray[np.int32]  # [late buckets, trials]
-    late_round: NDArray[np.int32]  # [late buckets, trials]
+    on_time_slot: NDArray[np.int32]  # [trials, steps]
+    late_begin: NDArray[np.integer]  # [trials, steps + 1]
+    late_slot: NDArray[np.int32]  # of all trials' late buckets, one trial after another
+    late_round: NDArray[np.int32]
+    late_trial: NDArray[np.int32]
     slots: int  # of each trial; slot number `slots` is always empty
     trials: int
 
 
 def join(each: Sequence[Rows]) -> Joint:
-    """Joins trials with equally many server steps; where one has no late bucket, it is empty."""
+    """Joins trials with equally many server steps."""
     lengths = sorted({len(rows.on_time_slot) for rows in each})
     if len(lengths) != 1:
         raise BadInput(f"trials of {lengths} server steps cannot run together; run them apart")
@@ -51,25 +55,26 @@ def join(each: Sequence[Rows]) -> Joint:
     def empty_as_one(rows: Rows, values: NDArray[np.int32]) -> NDArray[np.int32]:
         return np.where(values == rows.slots, slots, values).astype(np.int32)
 
-    late = np.stack([np.diff(rows.late_begin) for rows in each])  # [trials, steps]
-    late_begin = np.concatenate([[0], np.cumsum(late.max(axis=0))])
-    late_slot = np.full((late_begin[-1], len(each)), slots, np.int32)
-    late_round = np.zeros_like(late_slot)
-    for which, rows in enumerate(each):
-        step = np.repeat(np.arange(late.shape[1]), late[which])
-        place = late_begin[step] + np.arange(len(step)) - rows.late_begin[step]
-        late_slot[place, which] = empty_as_one(rows, rows.late_slot)
-        late_round[place, which] = rows.late_round
+    late = np.array([len(rows.late_slot) for rows in each])
+    number = np.arange(len(each), dtype=np.int32)
     return Joint(
-        trial=np.repeat(np.arange(len(each), dtype=np.int32), [len(r.version) for r in each])[
-            order
-        ],
+        trial=np.repeat(number, [len(rows.version) for rows in each])[order],
         **{name: column(name) for name in Joint._fields[1:9]},
-        begin=np.stack([rows.begin for rows in each]).sum(axis=0, dtype=np.int32),
-        on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each], axis=1),
-        late_begin=late_begin.astype(np.int32),
-        late_slot=late_slot,
-        late_round=late_round,
+        on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each]),
+        late_begin=np.stack([rows.late_begin for rows in each]) + (late.cumsum() - late)[:, None],
+        late_slot=np.concatenate([empty_as_one(rows, rows.late_slot) for rows in each]),
+        late_round=np.concatenate([rows.late_round for rows in each]),
+        late_trial=np.repeat(number, late),
         slots=slots,
         trials=len(each),
     )
+
+
+def legs_of(stops: Sequence[int], trials: int) -> NDArray[np.int64]:
+    """The server steps where trials meet: 0, all stops, and some between; one has no need to."""
+    most = LEG if trials > 1 else 1
+    ways = [
+        np.linspace(start, stop, -(-(stop - start) // most), endpoint=False)
+        for start, stop in pairwise([0, *stops])
+    ]
+    return np.concatenate([*ways, [stops[-1]]]).astype(np.int64)

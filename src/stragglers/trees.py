@@ -3,7 +3,7 @@
 `rows` means trees whose leaves have one more leading axis.
 """
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -54,16 +54,45 @@ def finite(tree: Any) -> jax.Array:
     return jnp.isfinite(jnp.asarray(sum(leaves)).astype(jnp.float32))
 
 
+class Shelf(NamedTuple):
+    """Rows that each trial has of its own, too many to be copied out to it and back."""
+
+    rows: Any  # leaves [rows, ...]; of several trials [trials, rows, ...]
+    trial: jax.Array | None = None  # of several, the one that looks
+
+    def place(self, index: Any) -> Any:
+        return index if self.trial is None else (self.trial, index)
+
+
 def zero_rows(tree: Tree, rows: int) -> Tree:
     return jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), tree)
 
 
-def row(rows: Tree, index: jax.Array | int) -> Tree:
+def row(rows: Any, index: jax.Array | int) -> Any:
+    if isinstance(rows, Shelf):
+        rows, index = rows.rows, rows.place(index)
     return jax.tree.map(lambda x: x[index], rows)
 
 
-def set_row(rows: Tree, index: jax.Array | int, tree: Tree) -> Tree:
+def set_row(rows: Any, index: jax.Array | int, tree: Any) -> Any:
+    if isinstance(rows, Shelf):
+        return rows._replace(rows=set_row(rows.rows, rows.place(index), tree))
     return jax.tree.map(lambda x, y: x.at[index].set(y), rows, tree)
+
+
+def of_trial(tree: Any, trial: jax.Array) -> Any:
+    """What one of several trials has; of a shelf, a view."""
+    return jax.tree.map(
+        lambda x: Shelf(x.rows, trial) if isinstance(x, Shelf) else x[trial],
+        tree, is_leaf=lambda x: isinstance(x, Shelf),
+    )  # fmt: skip
+
+
+def set_trial(tree: Any, trial: jax.Array, own: Any) -> Any:
+    return jax.tree.map(
+        lambda x, y: Shelf(y.rows) if isinstance(x, Shelf) else x.at[trial].set(y),
+        tree, own, is_leaf=lambda x: isinstance(x, Shelf),
+    )  # fmt: skip
 
 
 def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:

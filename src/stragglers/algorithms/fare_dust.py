@@ -40,7 +40,7 @@ from stragglers.errors import BadInput
 class FareDustState(NamedTuple):
     params: Params  # w
     optimizer: optax.OptState
-    history: Sum  # D, leaves [k, ...]; round t in row t mod k
+    history: trees.Shelf  # D, a Sum with leaves [k, ...]; round t in row t mod k
     round: jax.Array  # t
     corrected: Params | None  # w, moved as a teacher by the round that left last
 
@@ -64,8 +64,9 @@ def fare_dust(
         rows = trees.zero_rows(Sum(params, zero, jnp.zeros((), jnp.int32)), k)
         corrected = trees.copy(params) if average == "corrected" else None
         return FareDustState(
-            trees.copy(params), server.init(params), rows, jnp.zeros((), jnp.int32), corrected
-        )
+            trees.copy(params), server.init(params), trees.Shelf(rows), jnp.zeros((), jnp.int32),
+            corrected,
+        )  # fmt: skip
 
     def moved(params: Params, optimizer: optax.OptState, late: Sum) -> Params:
         if teacher_step == "server":

@@ -251,12 +251,16 @@ def _costs(there: Found) -> Table:
                 f"{trial.run['trained'] / training:,.0f}",
                 f"{trial.curve['examples'][-1] / training:,.0f}",
                 f"{trial.run['wall_s'] / together - training:.0f}",
-                f"{sum(trial.run['memory'].values()) / 2**30:.2f}",
+                f"{_training(trial.run['memory']) / 2**30:.2f}",
                 str(together),
             ])  # fmt: skip
     names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]",
              "in one program"]  # fmt: skip
     return Table("", names, rows, [])
+
+
+def _training(memory: dict[str, int]) -> int:
+    return sum(size for part, size in memory.items() if part != "preparing")
 
 
 def _straggler_share(there: Found, preset: str) -> float:

@@ -71,7 +71,7 @@ def assert_same(form, given):
 
 
 @pytest.mark.parametrize("trials", [1, TRIALS])
-@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize("seed", [0, 1, 5])
 def test_what_ends_is_given_away_and_the_rest_stays(form, seed, trials):
     given = drawn(seed, trials)
     ends, starts = given[3].ends, given[3].starts

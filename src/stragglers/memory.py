@@ -15,14 +15,20 @@ class Memory(NamedTuple):
     buckets: int  # sums in flight
     data: int  # training and test examples
     schedule: int
-    program: int  # temporaries of the larger program: training or evaluation
+    program: int  # temporaries of the larger one, training or evaluation, and evaluated models
+    preparing: int  # the most that was in use so far: compilers try kernels out; 0 if unknown
 
     @property
     def total(self) -> int:
-        return sum(self)
+        return max(self.training, self.preparing)
+
+    @property
+    def training(self) -> int:
+        return sum(self[:-1])
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {readable(size)}" for name, size in self._asdict().items())
+        sizes = {name: size for name, size in self._asdict().items() if size}
+        parts = ", ".join(f"{name} {readable(size)}" for name, size in sizes.items())
         return f"{readable(self.total)} ({parts})"
 
 
@@ -39,6 +45,11 @@ def readable(size: int) -> str:
 def tree_bytes(tree: Any) -> int:
     """Of arrays, or of their shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def most_in_use() -> int:
+    """Bytes of the first device, at any time until now; 0 where it does not tell."""
+    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
 
 
 def device_bytes() -> int:

@@ -21,7 +21,7 @@ from stragglers.client import Client, local_steps, on_device
 from stragglers.engine import Carry, Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import Load, lengths, pack
-from stragglers.memory import Memory, check_fits, tree_bytes
+from stragglers.memory import Memory, check_fits, most_in_use, tree_bytes
 from stragglers.metrics import TestData
 from stragglers.programs import temporaries
 from stragglers.rows import Rows, rows_of
@@ -185,8 +185,10 @@ def _memory(
         buckets=tree_bytes(carry.buckets) // devices,
         data=tree_bytes(feed.data) + sum(map(tree_bytes, tests)) // devices,
         schedule=tree_bytes(feed.table),
-        # What is evaluated is a copy, and the last one is kept until the next is there.
-        program=max(temporaries(advance), evaluation + 2 * tree_bytes(params)),
+        # What is evaluated is a copy, and each trial's last one is kept until the next is there.
+        program=feed.seed.size * tree_bytes(params)
+        + max(temporaries(advance), evaluation + tree_bytes(params)),
+        preparing=most_in_use(),
     )
 
 

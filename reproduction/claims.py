@@ -164,12 +164,12 @@ class Compared(NamedTuple):
         return checks
 
     def rank(self, tables: Iterable[str], row: str, worst: int) -> list[Check]:
-        """A row is at this place of its table, or a better one."""
+        """A row is at this place of its table, or a better one; equal ones are not before it."""
         checks = []
         for table in tables:
             there = {name: found.late_straggler for name, found in self._table(table).items()}
             if row in there and len(there) > worst:
-                place = sorted(there, key=lambda name: -there[name]).index(row) + 1
+                place = 1 + sum(value > there[row] + EQUAL for value in there.values())
                 text = f"{_title(table)}, straggler: {NAMES[row]} is {place} of {len(there)}"
                 checks.append(Check(text, place <= worst))
         return checks

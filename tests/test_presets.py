@@ -29,7 +29,7 @@ TRAINED = [pytest.param(name, marks=[] if is_usual(name) else pytest.mark.soak)
 
 def test_they_are_the_papers_rows_and_the_demos():
     published = [name for name in PRESETS if config.experiment_from(config.read(name)).paper]
-    assert len(published) == 67 and len(PRESETS) == 67 + 6 + 1  # with drop-out
+    assert len(published) == 67 and len(PRESETS) == 67 + 6 + 1 + 1  # drop-out, balanced
     assert sum(map(is_usual, PRESETS)) == len(tiny.TASKS) * len(USUAL)
 
 

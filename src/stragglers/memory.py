@@ -15,7 +15,7 @@ class Memory(NamedTuple):
     buckets: int  # sums in flight
     data: int  # training and test examples
     schedule: int
-    program: int  # temporaries of the larger one, training or evaluation, and evaluated models
+    program: int  # temporaries of the larger one, training or evaluation; models to evaluate
     preparing: int  # the most that was in use so far: compilers try kernels out; 0 if unknown
 
     @property

@@ -33,6 +33,7 @@ from stragglers.together import join, legs_of
 from stragglers.weights import Weigh
 
 MOST_LANES = 512  # the widest that was measured
+LIBRARIES = 32 << 20  # bytes that an H200 had in use besides all that is known, at least
 TICK_COST = 10  # of a tick besides its lanes, in lanes: launches, and what small products waste
 
 
@@ -187,7 +188,8 @@ def _memory(
         schedule=tree_bytes(feed.table),
         # What is evaluated is a copy, and each trial's last one is kept until the next is there.
         program=feed.seed.size * tree_bytes(params)
-        + max(temporaries(advance), evaluation + tree_bytes(params)),
+        + max(temporaries(advance), evaluation + tree_bytes(params))
+        + (0 if jax.default_backend() == "cpu" else LIBRARIES),
         preparing=most_in_use(),
     )
 

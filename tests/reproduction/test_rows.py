@@ -7,7 +7,8 @@ from stragglers import config
 def test_every_published_row_of_images_is_there_once():
     names = [variant.preset for variant in rows.published()]
     images = [n for n in config.presets() if n.startswith(("emnist/", "cifar100/"))]
-    assert sorted(names) == sorted(images) and len(names) == 46
+    ours = {"emnist/per-domain/feast-balanced"}
+    assert set(names) == set(images) - ours and len(names) == len(set(names)) == 46
     assert names[0] == "cifar100/per-domain/fedadam"
     assert all(variant.paper for variant in rows.published())
 

@@ -28,7 +28,7 @@ import numpy as np
 import optax
 
 from benchmarks.work import TAILS, TESTED, WORK, made_up_task, sizes_of
-from stragglers import engine, metrics
+from stragglers import engine, metrics, server
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client, Data, Job, Local, local_sgd, local_steps, on_device
@@ -98,9 +98,9 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
     ticks = int(packing.bound.sum())
 
-    def start() -> engine.Carry:
+    def start() -> server.Carry:
         each = jax.tree.map(lambda w: jnp.stack([w] * case.trials), params)
-        return engine.start(algorithm, each, rows.slots)
+        return server.start(algorithm, each, rows.slots)
 
     program, compile_s = timed(lambda: engine.program(task, algorithm, client, start(), feed))
 

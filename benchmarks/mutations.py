@@ -245,7 +245,7 @@ MUTATIONS = [
         "chain.from_iterable(reversed(queues))", "lanes have each other's clients",
     ),
     Mutation(
-        "bookkeeping", ENGINE,
+        "bookkeeping", "server.py",
         "return taken, trees.set_row(buckets, slot, trees.zeros_like(taken))",
         "return taken, buckets", "a bucket is not emptied",
     ),

@@ -15,10 +15,10 @@ ORDER = [
     "partition", "population", "data", "handwriting", "latency", "faults", "schedule", "rounds",
     "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory", "mesh",
     "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
-    "moving", "handover", "engine", "setup", "course", "simulate", "coordinator", "interpret",
-    "checkpoint", "records", "plan", "report", "settings", "schema", "config", "build", "run",
-    "recording", "progress", "stopping", "workers", "trials", "tune", "samples", "describe",
-    "commands", "cli",
+    "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
+    "interpret", "checkpoint", "records", "plan", "report", "settings", "schema", "config",
+    "build", "run", "recording", "progress", "stopping", "workers", "trials", "tune", "samples",
+    "describe", "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",

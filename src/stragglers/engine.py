@@ -1,4 +1,4 @@
-"""The compiled program: takes the server through a range of steps, with nothing stored in vain.
+"""The compiled program: takes all servers through a range of legs, with nothing stored in vain.
 
     one_by_one      clients outside, local steps inside: what a CPU likes
     in_lanes        a tick is one local step of every lane, a span some ticks until a client ends;
@@ -7,11 +7,9 @@
 
 Either way a delta is added into its bucket as soon as it is there, in a fixed order. After its last
 one a trial has its turn: a server step of its own. Between two legs (see lanes.py) everything is in
-one immutable `Carry`. Servers have a leading axis of trials. With several devices each trains its
-own lanes into its own buckets (see mesh.py).
+one immutable `Carry`. With several devices each trains its own lanes into its own buckets.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,20 +20,13 @@ from jax.sharding import Mesh
 
 from stragglers import mesh as devices
 from stragglers import trees
-from stragglers.algorithms.base import Algorithm, Download, Params, State, Sum
+from stragglers.algorithms.base import Algorithm, Download, Params, Sum
 from stragglers.client import Batch, Client, Data, local_sgd, local_training
 from stragglers.handover import Ending, corrupted, hand_over
 from stragglers.programs import compiled
-from stragglers.table import Table, rounded
+from stragglers.server import Carry, add, models_of, server_step, state_of
+from stragglers.table import Table
 from stragglers.tasks.base import Lesson, Task
-
-
-class Carry(NamedTuple):
-    """All that is in flight between two legs."""
-
-    server: State  # leaves [trials, ...]
-    buckets: Sum  # leaves [devices * (trials * slots + 1), ...]; the last of each stays empty
-    dropped: jax.Array  # [trials]: clients whose delta was not finite
 
 
 class Feed(NamedTuple):
@@ -53,19 +44,6 @@ class Code(NamedTuple):
     algorithm: Algorithm
     client: Client
     mesh: Mesh | None = None
-
-
-def start(algorithm: Algorithm, params: Params, slots: int, mesh: Mesh | None = None) -> Carry:
-    """The state before the first server step; leaves of `params` are [trials, ...]."""
-    one = trees.row(params, 0)
-    zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
-    trials = jax.tree.leaves(params)[0].shape[0]
-    empty = Sum(one, zero, jnp.zeros((), jnp.int32))
-    buckets = trees.zero_rows(empty, devices.size(mesh) * (trials * rounded(slots) + 1))
-    server, dropped = jax.vmap(algorithm.init)(params), jnp.zeros(trials, jnp.int32)
-    return Carry(
-        devices.on_all(mesh, server), devices.split(mesh, buckets), devices.on_all(mesh, dropped)
-    )
 
 
 def program(
@@ -97,28 +75,6 @@ def _walk(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.Arra
     return jax.lax.fori_loop(first, last, partial(leg, code, feed), carry)
 
 
-def server_step(code: Code, table: Table, turn: jax.Array, carry: Carry) -> Carry:
-    """Of the trial whose turn it is, on what its buckets hold."""
-    algorithm, total = code.algorithm, partial(devices.total, code.mesh)
-    trial, slot, late_begin, late_end = trees.row(table.turn, turn)
-    on_time, buckets = _take(carry.buckets, slot)
-    state, opened = algorithm.step(_state_of(carry, trial), total(on_time))
-    if algorithm.settles == "by_round":
-        late, buckets = _take(buckets, table.late_slot[late_begin])
-        state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])
-    elif algorithm.settles == "at_arrival":
-
-        def one_bucket(b: jax.Array, parts: tuple[State, Sum]) -> tuple[State, Sum]:
-            state, buckets = parts
-            late, buckets = _take(buckets, table.late_slot[b])
-            return algorithm.settle(state, None, total(late), table.late_round[b]), buckets
-
-        state, buckets = jax.lax.fori_loop(late_begin, late_end, one_bucket, (state, buckets))
-    if carry.dropped.size == 1:
-        return Carry(jax.tree.map(lambda x: x[None], state), buckets, carry.dropped)
-    return Carry(trees.set_trial(carry.server, trial, state), buckets, carry.dropped)
-
-
 def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     """A server step of a single trial: trains its clients in the order of dispatch."""
     table, server = feed.table, trees.row(carry.server, 0)
@@ -136,12 +92,14 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[i], delta), table.weight[i], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
-        return _add(buckets, table.slot[i], report), lost + ~good
+        return add(buckets, table.slot[i], report), lost + ~good
 
     nobody = jnp.zeros_like(carry.dropped)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
     dropped = carry.dropped + devices.total(code.mesh, lost)
-    return server_step(code, table, leg, carry._replace(buckets=buckets, dropped=dropped))
+    return server_step(
+        code.algorithm, table, leg, carry._replace(buckets=buckets, dropped=dropped), code.mesh
+    )
 
 
 class _Lane(NamedTuple):
@@ -162,7 +120,7 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     begin, end = _own_lanes(code, table, leg)
 
     def model_of(carry: Carry, row: jax.Array) -> Params:
-        return algorithm.params(_state_of(carry, table.trial[row]))
+        return algorithm.params(state_of(carry, table.trial[row]))
 
     def seed_of(row: jax.Array) -> jax.Array:
         return feed.seed[table.trial[row]]
@@ -180,14 +138,14 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
             return None
 
         def one(row: jax.Array) -> Params:
-            state = _state_of(carry, table.trial[row])
+            state = state_of(carry, table.trial[row])
             return algorithm.broadcast(state, trees.row(table.starting, row)).teacher
 
         return jax.vmap(one)(rows)
 
     def turn(e: jax.Array, parts: tuple[_Lane, Carry]) -> tuple[_Lane, Carry]:
         lane, carry = parts
-        models = _for_each(algorithm.params, trials)(carry.server)
+        models = models_of(algorithm, carry)
 
         @jax.vmap
         def sgd(lane: _Lane, row: jax.Array) -> Params:
@@ -230,7 +188,7 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         )  # fmt: skip
         dropped = carry.dropped + devices.total(code.mesh, lost)
         carry = carry._replace(buckets=buckets, dropped=dropped)
-        return lane, server_step(code, table, e, carry)
+        return lane, server_step(algorithm, table, e, carry, code.mesh)
 
     row, zero = row_at(begin), jnp.zeros_like(begin)
     first = table.turn_begin[leg]
@@ -249,27 +207,3 @@ def _own_lanes(code: Code, table: Table, leg: jax.Array) -> tuple[jax.Array, jax
     first = devices.number(code.mesh) * count
     bounds = jax.lax.dynamic_slice(table.lane_begin[leg], (first,), (count + 1,))
     return bounds[:-1], bounds[1:]
-
-
-def _state_of(carry: Carry, trial: jax.Array) -> State:
-    """A trial's own; of one that is alone a slice, which a CPU reads faster than a gather."""
-    if carry.dropped.size == 1:
-        return trees.row(carry.server, 0)
-    return trees.of_trial(carry.server, trial)
-
-
-def _for_each(function: Callable[..., Any], trials: int) -> Callable[..., Any]:
-    """A function of one trial's state, over all of them."""
-    if trials > 1:
-        return jax.vmap(function)
-    return lambda server: jax.tree.map(lambda x: x[None], function(trees.row(server, 0)))
-
-
-def _take(buckets: Sum, slot: jax.Array) -> tuple[Sum, Sum]:
-    """The sum in a slot, and the buckets with that empty again."""
-    taken = trees.row(buckets, slot)
-    return taken, trees.set_row(buckets, slot, trees.zeros_like(taken))
-
-
-def _add(buckets: Sum, slot: jax.Array, report: Sum) -> Sum:
-    return trees.set_row(buckets, slot, trees.add(trees.row(buckets, slot), report))

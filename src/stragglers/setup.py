@@ -14,11 +14,11 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from stragglers import engine, metrics
+from stragglers import engine, metrics, server
 from stragglers import mesh as meshes
 from stragglers.algorithms.base import Algorithm, Params
 from stragglers.client import Client, local_steps, on_device
-from stragglers.engine import Carry, Feed
+from stragglers.engine import Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import Load, lengths, pack
 from stragglers.memory import Memory, check_fits, most_in_use, tree_bytes
@@ -26,6 +26,7 @@ from stragglers.metrics import TestData
 from stragglers.programs import temporaries
 from stragglers.rows import Rows, rows_of
 from stragglers.schedule import Schedule
+from stragglers.server import Carry
 from stragglers.shuffle import hashed
 from stragglers.table import table_of
 from stragglers.tasks.base import Task, check
@@ -112,7 +113,7 @@ def set_up(
         raise BadInput(f"lanes={lanes}; expected a multiple of the {meshes.size(mesh)} devices")
     packing = pack(load, lanes)
     table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
-    carry = engine.start(algorithm, params, joint.slots, mesh)
+    carry = server.start(algorithm, params, joint.slots, mesh)
     feed = Feed(meshes.on_all(mesh, table), on_device(task, mesh), meshes.on_all(mesh, seeds))
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)

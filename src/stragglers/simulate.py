@@ -22,9 +22,9 @@ from stragglers import metrics, trees
 from stragglers.algorithms.base import Algorithm, Params
 from stragglers.client import Client
 from stragglers.course import Course, Point, Progress, Result
-from stragglers.engine import Carry
 from stragglers.errors import BadInput
 from stragglers.schedule import Schedule
+from stragglers.server import Carry
 from stragglers.setup import Start, Trial, set_up
 from stragglers.tasks.base import Task
 from stragglers.weights import Weigh, report_weights

@@ -1,0 +1,93 @@
+"""Servers of all trials: what is in flight between two legs, and the server step of one trial.
+
+    on time    what its bucket holds -> step
+    late       at arrival: every bucket that is due -> settle; by round: the round's own
+
+Servers have a leading axis of trials. With several devices each has its own buckets, and what they
+hold is summed where it is taken (see mesh.py).
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from stragglers import mesh as devices
+from stragglers import trees
+from stragglers.algorithms.base import Algorithm, Params, State, Sum
+from stragglers.table import Table, rounded
+
+
+class Carry(NamedTuple):
+    """All that is in flight between two legs."""
+
+    server: State  # leaves [trials, ...]
+    buckets: Sum  # leaves [devices * (trials * slots + 1), ...]; the last of each stays empty
+    dropped: jax.Array  # [trials]: clients whose delta was not finite
+
+
+def start(algorithm: Algorithm, params: Params, slots: int, mesh: Mesh | None = None) -> Carry:
+    """The state before the first server step; leaves of `params` are [trials, ...]."""
+    one = trees.row(params, 0)
+    zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
+    trials = jax.tree.leaves(params)[0].shape[0]
+    empty = Sum(one, zero, jnp.zeros((), jnp.int32))
+    buckets = trees.zero_rows(empty, devices.size(mesh) * (trials * rounded(slots) + 1))
+    server, dropped = jax.vmap(algorithm.init)(params), jnp.zeros(trials, jnp.int32)
+    return Carry(
+        devices.on_all(mesh, server), devices.split(mesh, buckets), devices.on_all(mesh, dropped)
+    )
+
+
+def server_step(
+    algorithm: Algorithm, table: Table, turn: jax.Array, carry: Carry, mesh: Mesh | None
+) -> Carry:
+    """Of the trial whose turn it is, on what its buckets hold."""
+    total = partial(devices.total, mesh)
+    trial, slot, late_begin, late_end = trees.row(table.turn, turn)
+    on_time, buckets = _take(carry.buckets, slot)
+    state, opened = algorithm.step(state_of(carry, trial), total(on_time))
+    if algorithm.settles == "by_round":
+        late, buckets = _take(buckets, table.late_slot[late_begin])
+        state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])
+    elif algorithm.settles == "at_arrival":
+
+        def one_bucket(b: jax.Array, parts: tuple[State, Sum]) -> tuple[State, Sum]:
+            state, buckets = parts
+            late, buckets = _take(buckets, table.late_slot[b])
+            return algorithm.settle(state, None, total(late), table.late_round[b]), buckets
+
+        state, buckets = jax.lax.fori_loop(late_begin, late_end, one_bucket, (state, buckets))
+    if carry.dropped.size == 1:
+        return Carry(_with_axis(state), buckets, carry.dropped)
+    return Carry(trees.set_trial(carry.server, trial, state), buckets, carry.dropped)
+
+
+def state_of(carry: Carry, trial: jax.Array) -> State:
+    """A trial's own; of one that is alone a slice, which a CPU reads faster than a gather."""
+    if carry.dropped.size == 1:
+        return trees.row(carry.server, 0)
+    return trees.of_trial(carry.server, trial)
+
+
+def models_of(algorithm: Algorithm, carry: Carry) -> Params:
+    """What clients of each trial start from; leaves [trials, ...]."""
+    if carry.dropped.size == 1:
+        return _with_axis(algorithm.params(trees.row(carry.server, 0)))
+    return jax.vmap(algorithm.params)(carry.server)
+
+
+def _take(buckets: Sum, slot: jax.Array) -> tuple[Sum, Sum]:
+    """The sum in a slot, and the buckets with that empty again."""
+    taken = trees.row(buckets, slot)
+    return taken, trees.set_row(buckets, slot, trees.zeros_like(taken))
+
+
+def add(buckets: Sum, slot: jax.Array, report: Sum) -> Sum:
+    return trees.set_row(buckets, slot, trees.add(trees.row(buckets, slot), report))
+
+
+def _with_axis(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[None], tree)

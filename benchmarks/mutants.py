@@ -39,9 +39,13 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "buffer.py": ["test_buffer", "test_faults"],
     "rows.py": ["test_rows", "test_witnesses"],
     "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
-    "server.py": ["test_faults", "test_together", "test_simulate"],
+    "server.py": ["test_invariants", "test_together", "test_simulate"],
     "engine.py": [
-        "test_faults", "test_together", "test_simulate", "test_invariants", "test_bad_reports",
+        "test_faults",
+        "test_together",
+        "test_simulate",
+        "test_invariants",
+        "test_bad_reports",
     ],  # fmt: skip
     "client.py": ["test_client", "test_witnesses"],
     "weights.py": ["test_weights"],

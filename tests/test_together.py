@@ -45,6 +45,8 @@ def test_joined_rows_hold_every_trial_whole(settles):
     each = [rows_of(t.schedule, settles, seed=t.seed, teachers=K) for t in trials(task, policy)]
     joint = join(each)
     assert np.all(np.diff(joint.version) >= 0) and joint.trials == len(SEEDS)
+    assert len({rows.slots for rows in each}) > 1 or settles != "at_arrival"
+    assert joint.slot.max() == joint.slots - 1  # where it is, no bucket is
     for trial, rows in enumerate(each):
         mine = joint.trial == trial
         for name in Joint._fields[1:9]:

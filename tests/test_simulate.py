@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 
+from stragglers import setup
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -264,6 +265,20 @@ def test_the_ends_of_every_range_are_allowed():
     feast(ADAM, beta=0.999, kappa=1.0)
     fare_dust(ADAM, k=1)
     assert with_ema(FEDAVG, 0.0) is FEDAVG and with_ema(FEDAVG, 0.999) is not FEDAVG
+
+
+def test_lanes_are_as_many_as_there_is_memory_for(monkeypatch):
+    monkeypatch.setattr(setup, "default_lanes", lambda load, devices: 8)
+    wide = run()
+    assert wide.start.lanes == 8
+    memory = wide.start.memory
+    monkeypatch.setattr(setup, "device_bytes", lambda: memory.total - 1)
+    fewer = run()
+    assert fewer.start.lanes == 7 and fewer.start.memory.total < memory.total
+    np.testing.assert_allclose(matrix(fewer.params), matrix(wide.params), rtol=1e-5, atol=1e-6)
+    assert run(lanes=8).start.lanes == 8  # who asks for them gets them, or is refused
+    monkeypatch.setattr(setup, "device_bytes", lambda: 1)
+    assert run().start.lanes == 1
 
 
 def test_lanes_follow_the_sizes_and_the_device(monkeypatch):

@@ -157,6 +157,7 @@ def test_trials_of_one_experiment_share_programs_that_fill_an_accelerator(
     wide = jobs(tmp_path, (FEAST, FEDAVG), count=5)  # 24 and 20 clients at once
     assert max(map(len, trials.bundles(wide, None))) == 1  # a CPU
     assert [len(bundle) for bundle in trials.bundles(wide, 3)] == [3, 2, 3, 2]
+    assert [len(bundle) for bundle in trials.bundles(wide, 4)] == [3, 2, 3, 2]  # not 4 and 1
     trained(wide, together=3)
     assert [len(bundle) for bundle in trained.bundles] == [3, 2, 3, 2]
     assert trained.bundles[1] == [f"{FEAST} 4/5", f"{FEAST} 5/5"]

@@ -21,7 +21,7 @@ from stragglers.client import Client, local_steps, on_device
 from stragglers.engine import Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import Load, lengths, pack
-from stragglers.memory import Memory, check_fits, most_in_use, tree_bytes
+from stragglers.memory import Memory, check_fits, device_bytes, most_in_use, tree_bytes
 from stragglers.metrics import TestData
 from stragglers.programs import temporaries
 from stragglers.rows import Rows, rows_of
@@ -108,26 +108,33 @@ def set_up(
     weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
     legs = legs_of(stops, len(trials))
     load = Load(joint.trial, joint.version, np.maximum(steps, 1), legs, len(trials))
-    lanes = lanes or default_lanes(load, meshes.size(mesh))
-    if lanes % meshes.size(mesh):
-        raise BadInput(f"lanes={lanes}; expected a multiple of the {meshes.size(mesh)} devices")
-    packing = pack(load, lanes)
-    table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
+    width = lanes or default_lanes(load, meshes.size(mesh))
+    if width % meshes.size(mesh):
+        raise BadInput(f"lanes={width}; expected a multiple of the {meshes.size(mesh)} devices")
     carry = server.start(algorithm, params, joint.slots, mesh)
-    feed = Feed(meshes.on_all(mesh, table), on_device(task, mesh), meshes.on_all(mesh, seeds))
+    data, seeds = on_device(task, mesh), meshes.on_all(mesh, seeds)
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
-    advance = engine.program(task, algorithm, client, carry, feed, mesh)
+    while True:
+        packing = pack(load, width)
+        table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
+        feed = Feed(meshes.on_all(mesh, table), data, seeds)
+        advance = engine.program(task, algorithm, client, carry, feed, mesh)
+        memory = _memory(task, carry, feed, advance, every, some, mesh)
+        narrower = _narrower(width, memory, meshes.size(mesh))
+        if lanes or narrower == width:
+            break
+        width = narrower
     works = [_work(rows, steps[joint.trial == trial]) for trial, rows in enumerate(each)]
     start = Start(
         device=jax.devices()[0].device_kind,
         devices=meshes.size(mesh),
         trials=len(trials),
-        lanes=lanes,
+        lanes=width,
         packing=packing.efficiency,
-        memory=_memory(task, carry, feed, advance, every, some, mesh),
+        memory=memory,
     )
-    check_fits(start.memory)
+    check_fits(memory)
     return Setup(mesh, legs, carry, feed, advance, works, every, some, start)
 
 
@@ -153,6 +160,15 @@ def default_lanes(load: Load, devices: int = 1) -> int:
     lanes, (total, way) = devices * each, lengths(load)
     ticks = np.array([np.maximum(-(-total // width), way).sum() for width in lanes])
     return int(lanes[np.argmin(ticks * (each + TICK_COST))])
+
+
+def _narrower(lanes: int, memory: Memory, devices: int) -> int:
+    """As many as the device has memory for, if a program takes so much for each; one at least."""
+    room = device_bytes() - memory.training + memory.program
+    if memory.program <= room:
+        return lanes
+    each = min(lanes // devices - 1, lanes * room // memory.program // devices)
+    return devices * max(each, 1)
 
 
 def seed_word(seed: int) -> np.uint32:

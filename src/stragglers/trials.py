@@ -23,7 +23,7 @@ from stragglers.stopping import Interrupted, Wish, heeded
 from stragglers.workers import USUAL, Bundle, Job, News, Outcome, Submit, Terms, beside, here
 
 CAUTION = 1.2  # what is expected to take a second may take so many
-FULL = 256  # clients at once that an accelerator is filled with
+FULL = 512  # clients at once that an accelerator is filled with
 
 
 class Took(NamedTuple):
@@ -96,8 +96,9 @@ def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
         shared = _shared(same)
         found += shared
         rest = [job for job in same if not any(job in bundle for bundle in shared)]
-        size = together or (_width(same[0]) if device.on_accelerator() else 1)
-        found += [rest[first : first + size] for first in range(0, len(rest), size)]
+        most = together or (_width(same[0]) if device.on_accelerator() else 1)
+        size = -(-len(rest) // max(1, -(-len(rest) // most)))  # not 8 and 2, but 5 and 5
+        found += [rest[first : first + size] for first in range(0, len(rest), size or 1)]
     return found
 
 

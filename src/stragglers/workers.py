@@ -85,6 +85,7 @@ def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     queue.cancel_join_thread()  # a process that was ended may have taken its lock along
+    _kept.append(queue)
     listener = threading.Thread(target=_listen, args=(queue, news), daemon=True)
     listener.start()
     others = set(multiprocessing.active_children())
@@ -112,9 +113,13 @@ def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -
         wish.pass_on = lambda: None
         pool.shutdown(cancel_futures=True)
         queue.put(None)
-        # Python's end would stop it anywhere, also half-way through giving its locks back. It may
-        # wait for a lock that a process took along, so it is not waited for in earnest.
+        # It may wait for a lock that a process took along, so it is not waited for in earnest.
         listener.join(1.0)
+
+
+# Queues until the end: the last to let go of one gives its locks back, and that shall be the main
+# thread, since Python's end stops those that read and write anywhere, also half-way through it.
+_kept: list[Any] = []
 
 
 def _listen(queue: Any, news: News) -> None:

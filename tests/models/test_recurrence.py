@@ -27,7 +27,9 @@ def plainly(forget_bias, inputs, recurrent, moving):
 
 @pytest.mark.parametrize("forget_bias", [0.0, 1.0])
 @pytest.mark.parametrize("masked", [False, True])
-def test_states_and_gradients_of_every_lane(forget_bias, masked):
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])  # time in pieces of 5 and 2 there
+def test_states_and_gradients_of_every_lane(forget_bias, masked, backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         inputs = jnp.asarray(rng.standard_normal((LANES, TIME, BATCH, 4 * UNITS)))

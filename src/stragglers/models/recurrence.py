@@ -8,6 +8,10 @@
 
 Left to jax, that sum is in the loop: every step reads and writes a matrix as large as the weights,
 for a product over the few examples of a batch. Here the loop keeps dz, and one product follows it.
+
+On a GPU a few steps of the loop are one piece of program, since each is too short to pay for a turn
+of its own: with 5 lanes a training step of the StackOverflow network takes 1.40 ms on an H200, not
+1.93, with 50 lanes 9.06, not 9.35. On a CPU that is no gain.
 """
 
 from functools import partial
@@ -15,6 +19,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+PIECE = 5  # steps, on a GPU
 
 State = tuple[jax.Array, jax.Array]  # h, c
 Gates = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # i, g, f, o
@@ -30,7 +36,7 @@ def states(
         state, _ = _step(forget_bias, recurrent, state, *now)
         return state, state[0]
 
-    return jax.lax.scan(step, _zeros(inputs, recurrent), (inputs, moving))[1]
+    return _scan(step, _zeros(inputs, recurrent), (inputs, moving))[1]
 
 
 def _forward(
@@ -40,9 +46,7 @@ def _forward(
         after, gates = _step(forget_bias, recurrent, state, *now)
         return after, (state, gates)
 
-    (last, _), ((before, cells), gates) = jax.lax.scan(
-        step, _zeros(inputs, recurrent), (inputs, moving)
-    )
+    (last, _), ((before, cells), gates) = _scan(step, _zeros(inputs, recurrent), (inputs, moving))
     kept = before, cells, gates, recurrent, moving
     return jnp.concatenate([before[1:], last[None]]), kept
 
@@ -80,11 +84,16 @@ def _backward(
         stays = (_where(moves, zeros, dh), _where(moves, zeros, dc))
         return (dz @ recurrent.T + stays[0], of_c * f + stays[1]), dz
 
-    _, dz = jax.lax.scan(step, (zeros, zeros), (d, cells, gates, moving), reverse=True)
+    _, dz = _scan(step, (zeros, zeros), (d, cells, gates, moving), reverse=True)
     return dz, jnp.einsum("tbu,tbg->ug", before, dz), None
 
 
 states.defvjp(_forward, _backward)
+
+
+def _scan(step: Any, state: State, over: Any, reverse: bool = False) -> Any:
+    piece = 1 if jax.default_backend() == "cpu" else PIECE
+    return jax.lax.scan(step, state, over, reverse=reverse, unroll=piece)
 
 
 def _zeros(inputs: jax.Array, recurrent: jax.Array) -> State:

@@ -23,6 +23,7 @@ VARIANTS = {
     "time-limit": ("dot", "diamond"),
     "kd": ("dash", "square"),
     "l2": ("dot", "diamond"),
+    "balanced": ("dot", "diamond"),
     "ema": ("dashdot", "triangle-up"),
     "ema-adam": ("longdash", "triangle-down"),
 }

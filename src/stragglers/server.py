@@ -52,17 +52,16 @@ def server_step(
     if algorithm.settles == "by_round":
         late, buckets = _take(buckets, table.late_slot[late_begin])
         state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])
-    elif algorithm.settles == "at_arrival":
+    after = _with_state(carry._replace(buckets=buckets), trial, state)
+    if algorithm.settles != "at_arrival":
+        return after
 
-        def one_bucket(b: jax.Array, parts: tuple[State, Sum]) -> tuple[State, Sum]:
-            state, buckets = parts
-            late, buckets = _take(buckets, table.late_slot[b])
-            return algorithm.settle(state, None, total(late), table.late_round[b]), buckets
+    def one_bucket(b: jax.Array, carry: Carry) -> Carry:
+        late, buckets = _take(carry.buckets, table.late_slot[b])
+        state = algorithm.settle(state_of(carry, trial), None, total(late), table.late_round[b])
+        return _with_state(carry._replace(buckets=buckets), trial, state)
 
-        state, buckets = jax.lax.fori_loop(late_begin, late_end, one_bucket, (state, buckets))
-    if carry.dropped.size == 1:
-        return Carry(_with_axis(state), buckets, carry.dropped)
-    return Carry(trees.set_trial(carry.server, trial, state), buckets, carry.dropped)
+    return jax.lax.fori_loop(late_begin, late_end, one_bucket, after)
 
 
 def state_of(carry: Carry, trial: jax.Array) -> State:
@@ -70,6 +69,12 @@ def state_of(carry: Carry, trial: jax.Array) -> State:
     if carry.dropped.size == 1:
         return trees.row(carry.server, 0)
     return trees.of_trial(carry.server, trial)
+
+
+def _with_state(carry: Carry, trial: jax.Array, state: State) -> Carry:
+    if carry.dropped.size == 1:
+        return carry._replace(server=_with_axis(state))
+    return carry._replace(server=trees.set_trial(carry.server, trial, state))
 
 
 def models_of(algorithm: Algorithm, carry: Carry) -> Params:

@@ -50,6 +50,9 @@ def test_the_highest_the_lowest_and_places():
     assert held(at.rank([table], "fedavg", 3)) == [True]
     assert held(at.rank([table], "fare-dust", 3)) == [False]
     assert "FARe-DUST is 4 of 4" in at.rank([table], "fare-dust", 3)[0].text
+    near = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
+                            fedavg=measured(79.9, 83), fare_dust=measured(79.1, 80)))  # fmt: skip
+    assert "FARe-DUST is 2 of 4" in near.rank([table], "fare-dust", 3)[0].text  # three are equal
 
 
 def test_times():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from stragglers import latency, population
 from stragglers.distributions import constant, lognormal
@@ -113,6 +114,39 @@ def test_another_seed_is_other_luck_and_the_three_factors_are_independent():
     )
     correlation = np.corrcoef(np.log(latency.one_epoch(who, latency.PER_EXAMPLE, seed=0)))
     assert np.abs(correlation - np.eye(3)).max() < 5 / math.sqrt(20_000)
+
+
+def test_what_a_client_keeps_of_its_luck_is_a_share_of_the_spread():
+    who, spread = people(*[1] * 20_000), Factors(lognormal(2, 1), *2 * [constant(0.0)])
+
+    def luck(first, persistence):
+        sample = latency.latency(who, spread, seed=0, persistence=persistence)
+        return np.log(sample(first, np.arange(20_000)).seconds) - 2
+
+    near = 5 / math.sqrt(20_000)
+    for share in (0.0, 0.3, 1.0):
+        once, again = luck(0, share), luck(20_000, share)
+        for z in (once, again):  # a single participation is what it was
+            assert stats.kstest(z, "norm").pvalue > 1e-3
+        assert np.corrcoef(once, again)[0, 1] == pytest.approx(share, abs=near)
+    assert np.array_equal(luck(0, 1.0), luck(7, 1.0))  # who draws once has one latency
+    assert np.array_equal(luck(0, 0.0), np.log(draw(who, spread).seconds) - 2)
+    three = latency.latency(who, latency.PER_EXAMPLE, seed=0, persistence=1.0)
+    other = latency.latency(who, latency.PER_EXAMPLE, seed=1, persistence=1.0)
+    clients = np.arange(5)
+    assert not np.array_equal(three(0, clients).seconds, other(0, clients).seconds)
+
+
+def test_a_client_keeps_its_luck_wherever_it_stands_in_a_cohort():
+    sample = latency.latency(population.emnist(), latency.PER_DOMAIN, seed=3, persistence=1.0)
+    cohort = np.array([7, 3000, 7, 12])
+    assert np.array_equal(sample(0, cohort).seconds[::-1], sample(99, cohort[::-1]).seconds)
+
+
+@pytest.mark.parametrize("persistence", [-0.1, 1.1, math.nan])
+def test_persistence_is_a_share(persistence):
+    with pytest.raises(BadInput, match=f"persistence={persistence}, expected a share"):
+        latency.latency(people(1), latency.PER_EXAMPLE, seed=0, persistence=persistence)
 
 
 def test_a_group_without_factors_is_named_with_the_nearest_name():

@@ -170,6 +170,7 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         seed=seed,
         epochs=experiment.client.epochs if experiment.client else 1,
         limit=time_limit(given.time_limit, who, times, seed),
+        persistence=experiment.latency.persistence,
     )
     common: dict[str, Any] = {
         "seed": seed,

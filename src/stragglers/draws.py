@@ -41,6 +41,7 @@ class Purpose(IntEnum):
     INF = 19
     HUGE = 20
     DUPLICATE = 21
+    DEVICE = 22  # what of the three factors a client keeps from one participation to the next
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -2,7 +2,12 @@
 
     T = T_communication + C + T_per_example * N                      (Hard et al., section 3)
 
-Each factor is drawn anew at every participation; the clients of a group share distributions.
+Each factor is drawn anew at every participation; the clients of a group share distributions. A
+factor is a function of a normal draw z, and of its spread a share p may be the client's own, drawn
+once, so that who is slow stays slow; a single participation is distributed as before:
+
+    z = sqrt(p) * z_client + sqrt(1 - p) * z_dispatch                (p = 0: the paper)
+
 N = epochs * the client's examples. Under a time limit L of computation the client trains until L
 and reports what it has (`fill`: fast clients go on beyond their epochs):
 
@@ -64,14 +69,20 @@ def latency(
     seed: int,
     epochs: float = 1,
     limit: TimeLimit | None = None,
+    persistence: float = 0.0,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
+    if not 0 <= persistence <= 1:
+        raise BadInput(f"persistence={persistence}, expected a share between 0 and 1")
     if limit is not None and not 0 < limit.seconds < math.inf:
         raise BadInput(f"time_limit: seconds={limit.seconds}, expected a finite number > 0")
     sample = _sampler(population, factors)
+    own = draws.normals(seed, draws.Purpose.DEVICE, 0, population.clients if persistence else 0, 3)
 
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
         z = draws.normals(seed, draws.Purpose.LATENCY, first, first + len(clients), 3)
+        if persistence:
+            z = math.sqrt(persistence) * own[:, clients] + math.sqrt(1 - persistence) * z
         wanted = np.floor(epochs * population.examples[clients].astype(float))
         communication, overhead, per_example = sample(clients, z)
         return _finish(communication, overhead, per_example, wanted, limit)

@@ -113,15 +113,19 @@ class Factors(Settings, frozen=True):
     per_example: Distribution
 
 
-class PerExample(Settings, frozen=True, tag="per-example", tag_field="model"):
+class AnyLatency(Settings, frozen=True, kw_only=True):
+    persistence: Share = 0.0  # of a factor's spread: 0 as published, 1 a client draws once
+
+
+class PerExample(AnyLatency, frozen=True, tag="per-example", tag_field="model"):
     pass
 
 
-class PerDomain(Settings, frozen=True, tag="per-domain", tag_field="model"):
+class PerDomain(AnyLatency, frozen=True, tag="per-domain", tag_field="model"):
     pass
 
 
-class Groups(Settings, frozen=True, tag="groups", tag_field="model"):
+class Groups(AnyLatency, frozen=True, tag="groups", tag_field="model"):
     groups: dict[str, Factors]
 
 

@@ -7,6 +7,8 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from reproduction.claims import claims
 from reproduction.rows import (
     HERE,
@@ -21,6 +23,7 @@ from reproduction.rows import (
 )
 from reproduction.rows import points as open_points
 from reproduction.rows import published as published_rows
+from stragglers import build, config
 from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
@@ -57,6 +60,7 @@ def document() -> str:
         ran=_ran(there),
         at=lambda preset, *sets: numbers(Variant(preset, sets)),
         share=lambda preset: _straggler_share(there, preset),
+        scatter=lambda preset, *sets: _scatter(Variant(preset, sets)),
         both=lambda ours: f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}",
         exchange=_exchange(numbers, there),
     )
@@ -263,3 +267,14 @@ def _straggler_share(there: Found, preset: str) -> float:
     """Percent of the reports on time that come from stragglers."""
     trial = there[Variant(preset).key][0]
     return 100 * trial.run["schedule"]["share"]["straggler"]["used"]
+
+
+@cache
+def _scatter(variant: Variant) -> float:
+    """How much simulated time differs from seed to seed, in percent; takes no training."""
+    times = []
+    for seed in range(10):
+        experiment = config.experiment_from(config.override(variant.document, f"seed={seed}"))
+        clients = build.clients(experiment.task, experiment.seed)
+        times.append(build.timetable(experiment, clients).end)
+    return 100 * float(np.std(times) / np.mean(times))

@@ -8,14 +8,15 @@ from stragglers.memory import Memory
 
 MIB = 1 << 20
 PARTS = Memory(
-    state=MIB, buckets=2 * MIB, data=3 * MIB, schedule=4096, program=5 * MIB, preparing=0
+    state=MIB, buckets=2 * MIB, data=3 * MIB, schedule=4096, program=4 * MIB, other=MIB, preparing=0
 )
 
 
 def test_what_is_announced_is_all_parts_or_what_preparing_took():
     assert PARTS.total == PARTS.training == 11 * MIB + 4096
     assert str(PARTS) == (
-        "11 MiB (state 1 MiB, buckets 2 MiB, data 3 MiB, schedule 4 KiB, program 5 MiB)"
+        "11 MiB (state 1 MiB, buckets 2 MiB, data 3 MiB, schedule 4 KiB, program 4 MiB, "
+        "other 1 MiB)"
     )
     cold = PARTS._replace(preparing=20 * MIB)
     assert cold.total == 20 * MIB and cold.training == PARTS.training
@@ -35,11 +36,11 @@ def test_what_does_not_fit_is_refused(monkeypatch):
 def test_a_device_says_what_was_in_use(monkeypatch):
     class Device:
         def memory_stats(self):
-            return {"peak_bytes_in_use": 7, "bytes_limit": 9}
+            return {"bytes_in_use": 5, "peak_bytes_in_use": 7, "bytes_limit": 9}
 
-    assert memory.most_in_use() == 0 or jax.default_backend() != "cpu"
+    assert memory.in_use() == (0, 0) or jax.default_backend() != "cpu"
     monkeypatch.setattr(jax, "devices", lambda: [Device()])
-    assert memory.most_in_use() == 7 and memory.device_bytes() == 9
+    assert memory.in_use() == (5, 7) and memory.device_bytes() == 9
 
 
 def test_a_history_that_does_not_fit_is_refused(monkeypatch):

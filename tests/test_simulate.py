@@ -267,6 +267,15 @@ def test_the_ends_of_every_range_are_allowed():
     assert with_ema(FEDAVG, 0.0) is FEDAVG and with_ema(FEDAVG, 0.999) is not FEDAVG
 
 
+def test_what_else_is_in_use_is_announced(monkeypatch):
+    alone = run().start.memory
+    known = alone.state + alone.buckets + alone.data + alone.schedule
+    monkeypatch.setattr(setup, "in_use", lambda: (known + 1000, known + 2000))
+    shared = run().start.memory
+    assert shared == alone._replace(other=1000, preparing=known + 2000)
+    assert shared.training == alone.training + 1000
+
+
 def test_lanes_are_as_many_as_there_is_memory_for(monkeypatch):
     monkeypatch.setattr(setup, "default_lanes", lambda load, devices: 8)
     wide = run()

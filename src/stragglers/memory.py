@@ -16,6 +16,7 @@ class Memory(NamedTuple):
     data: int  # training and test examples
     schedule: int
     program: int  # temporaries of the larger one, training or evaluation; models to evaluate
+    other: int  # in use besides: libraries, what an allocator rounds up, arrays of somebody else
     preparing: int  # the most that was in use so far: compilers try kernels out; 0 if unknown
 
     @property
@@ -47,9 +48,10 @@ def tree_bytes(tree: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def most_in_use() -> int:
-    """Bytes of the first device, at any time until now; 0 where it does not tell."""
-    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
+def in_use() -> tuple[int, int]:
+    """Bytes of the first device, now and at most until now; 0 where it does not tell."""
+    stats = jax.devices()[0].memory_stats() or {}
+    return stats.get("bytes_in_use", 0), stats.get("peak_bytes_in_use", 0)
 
 
 def device_bytes() -> int:

@@ -21,7 +21,7 @@ from stragglers.client import Client, local_steps, on_device
 from stragglers.engine import Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import Load, lengths, pack
-from stragglers.memory import Memory, check_fits, device_bytes, most_in_use, tree_bytes
+from stragglers.memory import Memory, check_fits, device_bytes, in_use, tree_bytes
 from stragglers.metrics import TestData
 from stragglers.programs import temporaries
 from stragglers.rows import Rows, rows_of
@@ -34,7 +34,7 @@ from stragglers.together import join, legs_of
 from stragglers.weights import Weigh
 
 MOST_LANES = 512  # the widest that was measured
-LIBRARIES = 32 << 20  # bytes that an H200 had in use besides all that is known, at least
+LIBRARIES = 32 << 20  # bytes that libraries take on an H200, at the first step at the latest
 TICK_COST = 10  # of a tick besides its lanes, in lanes: launches, and what small products waste
 
 
@@ -198,16 +198,21 @@ def _memory(
     tests = {id(test): test for test in (every, some)}.values()
     model = jax.tree.map(lambda leaf: _placed_like(carry.dropped, leaf), params)
     evaluation = max(temporaries(metrics.program(task, model, test, mesh)) for test in tests)
+    known = {
+        "state": tree_bytes(carry.server),
+        "buckets": tree_bytes(carry.buckets) // devices,
+        "data": tree_bytes(feed.data) + sum(map(tree_bytes, tests)) // devices,
+        "schedule": tree_bytes(feed.table),
+    }
+    now, most = in_use()
+    least = 0 if jax.default_backend() == "cpu" else LIBRARIES
     return Memory(
-        state=tree_bytes(carry.server),
-        buckets=tree_bytes(carry.buckets) // devices,
-        data=tree_bytes(feed.data) + sum(map(tree_bytes, tests)) // devices,
-        schedule=tree_bytes(feed.table),
+        **known,
         # What is evaluated is a copy, and each trial's last one is kept until the next is there.
         program=feed.seed.size * tree_bytes(params)
-        + max(temporaries(advance), evaluation + tree_bytes(params))
-        + (0 if jax.default_backend() == "cpu" else LIBRARIES),
-        preparing=most_in_use(),
+        + max(temporaries(advance), evaluation + tree_bytes(params)),
+        other=max(now - sum(known.values()), least),
+        preparing=most,
     )
 
 

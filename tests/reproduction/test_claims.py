@@ -61,6 +61,9 @@ def test_times():
     assert held(at.times([table], "fedbuff-ema", "fedadam", 0.4)) == [True]
     assert held(at.times([table], "fedbuff-ema", "fedadam", 0.3)) == [False]
     assert held(at.fastest("fedbuff-ema")) == [True] and held(at.fastest("fedadam")) == [False]
+    alike = numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390),
+                    fedbuff=measured(1, 1, 380))  # fmt: skip
+    assert held(Compared(alike).fastest("fedbuff-ema")) == [True]  # FedBuff itself is no rival
 
 
 def test_orders_along_an_open_point():

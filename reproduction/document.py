@@ -61,6 +61,7 @@ def document() -> str:
         at=lambda preset, *sets: numbers(Variant(preset, sets)),
         share=lambda preset: _straggler_share(there, preset),
         scatter=lambda preset, *sets: _scatter(Variant(preset, sets)),
+        longer=lambda preset, *sets: _longer(Variant(preset), Variant(preset, sets)),
         both=lambda ours: f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}",
         exchange=_exchange(numbers, there),
     )
@@ -269,12 +270,22 @@ def _straggler_share(there: Found, preset: str) -> float:
     return 100 * trial.run["schedule"]["share"]["straggler"]["used"]
 
 
+# Simulated times, which take no training.
+
+
 @cache
 def _scatter(variant: Variant) -> float:
-    """How much simulated time differs from seed to seed, in percent; takes no training."""
-    times = []
-    for seed in range(10):
-        experiment = config.experiment_from(config.override(variant.document, f"seed={seed}"))
-        clients = build.clients(experiment.task, experiment.seed)
-        times.append(build.timetable(experiment, clients).end)
+    """How much they differ from seed to seed, in percent."""
+    times = [_time(variant, seed) for seed in range(10)]
     return 100 * float(np.std(times) / np.mean(times))
+
+
+@cache
+def _longer(variant: Variant, other: Variant) -> float:
+    """How much more another variant has, in percent."""
+    return 100 * (_time(other, 0) / _time(variant, 0) - 1)
+
+
+def _time(variant: Variant, seed: int) -> float:
+    experiment = config.experiment_from(config.override(variant.document, f"seed={seed}"))
+    return build.timetable(experiment, build.clients(experiment.task, experiment.seed)).end

@@ -198,6 +198,15 @@ def test_every_report_is_replaced_and_no_more_are_under_way_than_allowed(case_an
             assert started == case["concurrency"] + reported // group * group
 
 
+@pytest.mark.parametrize("refill", ["at_update", "at_once"])
+def test_who_checks_in_less_often_takes_part_less_often(refill):
+    weights = np.r_[np.full(50, 0.25), np.ones(50), np.zeros(20)]
+    plan = buffered(120, table_latency([1.0, 3.0, 2.0]), seed=0, buffer=2, concurrency=4,
+                    updates=40_000, refill=refill, check_in=weights)  # fmt: skip
+    rare, usual, never = np.split(np.bincount(plan.client, minlength=120), [50, 100])
+    assert not never.any() and usual.sum() / rare.sum() == pytest.approx(4, rel=0.05)
+
+
 @pytest.mark.parametrize(
     "changes, complaint",
     [
@@ -212,6 +221,7 @@ def test_every_report_is_replaced_and_no_more_are_under_way_than_allowed(case_an
         (dict(client_timeout=9.0, minimum=3), "minimum=3 .* buffer=2"),
         (dict(minimum=1), "minimum=1 .* `client_timeout`"),
         (dict(client_timeout=0.5), "all 5 server steps are abandoned"),
+        (dict(check_in=np.r_[np.zeros(6), 1, 1, 1]), "concurrency=4 .* the 3 of 9 that ever"),
     ],
 )
 @pytest.mark.parametrize("refill", ["at_update", "at_once"])

@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 
-from stragglers import config, settings
+from stragglers import build, config, latency, settings
 from stragglers.errors import BadInput
+from stragglers.rounds import over_selected
 
 DEMO = "glyphs/per-domain"
 
@@ -74,3 +76,40 @@ def test_resolved_settings_are_the_experiment():
         experiment = config.experiment_from(config.read(name))
         assert config.experiment_from(config.resolved(experiment)) == experiment
         assert "last_batch" in config.resolved(experiment).get("client", "last_batch")
+
+
+@pytest.mark.parametrize(
+    "sets, options, weights",
+    [
+        (["persistence=1.0"], {"persistence": 1.0}, None),
+        (["correlation=0.9"], {"correlation": 0.9}, None),
+        (["download=2.0"], {"traffic": 1.5}, None),
+        (["upload=0.0", "download_share=0.25"], {"traffic": 0.25}, None),
+        (["check_in={straggler = 0.1}"], {}, {"straggler": 0.1}),
+    ],
+)
+def test_what_the_paper_leaves_out_can_be_set(sets, options, weights):
+    given = config.override_all(
+        config.read("cifar100/per-domain/fedadam-over-selection"), ["updates=2000", *sets]
+    )
+    experiment = config.experiment_from(given)
+    who = build.clients(experiment.task, 0)
+    ours = build.timetable(experiment, who)
+    delay = latency.latency(who, latency.PER_DOMAIN, seed=0, **options)
+    theirs = over_selected(
+        who.clients, delay, seed=0, goal=20, cohort=24, updates=2000,
+        check_in=weights and who.by_group(weights, 1.0),
+    )  # fmt: skip
+    plain = over_selected(
+        who.clients, latency.latency(who, latency.PER_DOMAIN, seed=0), seed=0, goal=20, cohort=24,
+        updates=2000,
+    )  # fmt: skip
+    for ours_of, theirs_of in zip(ours, theirs, strict=True):
+        assert np.array_equal(ours_of, theirs_of)
+    assert ours.end != plain.end
+    # What a plan shows of one epoch follows, but for who is chosen and what lasts.
+    seen, before = (
+        build.latencies(config.experiment_from(given), who)
+        for given in (given, config.read("cifar100/per-domain/fedadam-over-selection"))
+    )
+    assert np.array_equal(seen, before) == (sets[0].split("=")[0] in ("persistence", "check_in"))

@@ -106,3 +106,51 @@ def test_a_cohort_costs_no_more_in_a_larger_population():
         return best
 
     assert seconds(10**6) < 10 * seconds(10**4)
+
+
+# Weights that take one way of drawing and the other: the three heaviest have less than half of
+# all, or more.
+FLAT = np.array([1, 2, 0, 3, 4, 3, 2, 1, 4, 3, 2, 5, 4, 3, 0.0])
+STEEP = np.array([1, 0.5, 0, 30, 2, 20, 1, 0.0])
+
+
+@pytest.mark.parametrize("weights", [FLAT, STEEP], ids=["redrawn", "ranked"])
+def test_a_client_is_as_likely_as_its_weight_says_among_those_that_are_left(weights):
+    clients, size = len(weights), 3
+    rows = draws.cohorts(7, Purpose.CLIENTS, clients, size, 0, 60_000, weights)
+    assert rows.dtype == np.int32 and np.all(np.diff(np.sort(rows, axis=1), axis=1) > 0)
+    there = weights > 0
+    first = np.bincount(rows[:, 0], minlength=clients)
+    assert not first[~there].any()
+    assert chisquare(first[there], 60_000 * (weights / weights.sum())[there]).pvalue > 1e-4
+    for a, b in [(0, 1), (1, 2)]:
+        chance = np.zeros(3 * [clients])
+        for one, two, three in np.ndindex(chance.shape):
+            if len({one, two, three}) == 3:
+                left = weights.sum() - weights[one]
+                chance[one, two, three] = (
+                    weights[one] / weights.sum() * weights[two] / left
+                    * weights[three] / (left - weights[two])
+                )  # fmt: skip
+        pairs = np.bincount(rows[:, a] * clients + rows[:, b], minlength=clients**2)
+        expected = chance.sum(axis=3 - a - b).ravel()
+        often = expected * 60_000 > 5  # a test of frequencies is of no use below
+        assert often.sum() > 20 and not pairs[expected == 0].any()
+        observed = np.append(pairs[often], pairs[~often].sum())
+        told = 60_000 * np.append(expected[often], expected[~often].sum())
+        keep = told > 0
+        assert chisquare(observed[keep], told[keep]).pvalue > 1e-4
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([FLAT, STEEP]), st.integers(0, 12_000), st.integers(0, 12_000))
+def test_any_range_of_weighted_cohorts_is_that_slice_of_a_longer_table(weights, a, b):
+    first, last = sorted((a, b))
+    table = draws.cohorts(0, Purpose.CLIENTS, len(weights), 3, 0, 12_000, weights)
+    part = draws.cohorts(0, Purpose.CLIENTS, len(weights), 3, first, last, weights)
+    assert np.array_equal(part, table[first:last])
+
+
+def test_everybody_with_any_weight_may_be_drawn_at_once():
+    rows = draws.cohorts(0, Purpose.CLIENTS, len(STEEP), 6, 0, 50, STEEP)
+    assert np.array_equal(np.sort(rows, axis=1), np.tile(np.flatnonzero(STEEP), (50, 1)))

@@ -231,13 +231,6 @@ def test_a_fleet_that_drops_out_for_good_is_one_line(capsys):
 # Settings.
 
 
-def test_shares_of_groups():
-    shares = faults.by_group(TWO_GROUPS, {"old": 0.5})
-    assert shares.tolist() == [0, 0.5, 0.5, 0, 0.5, 0]
-    with pytest.raises(BadInput, match="no group 'odl' in six clients; did you mean 'old'"):
-        faults.by_group(TWO_GROUPS, {"odl": 0.5})
-
-
 def test_shares_of_clients(tmp_path):
     file = tmp_path / "shares.csv"
     rows = [f"c{n},{n / 10},{1 - n / 10}" for n in range(6)]

@@ -149,6 +149,44 @@ def test_persistence_is_a_share(persistence):
         latency.latency(people(1), latency.PER_EXAMPLE, seed=0, persistence=persistence)
 
 
+def test_time_per_example_goes_along_with_communication():
+    who = people(*[1] * 20_000)
+    for correlation in (-1.0, -0.4, 0.0, 0.7, 1.0):
+        factors = np.log(latency.one_epoch(
+            who, latency.PER_EXAMPLE, seed=0, correlation=correlation
+        ))  # fmt: skip
+        for z, mu, sigma in zip(factors, (2.7, 3.0, -1.6), (1.0, 0.3, 0.5)):  # as ever, one by one
+            assert stats.kstest((z - mu) / sigma, "norm").pvalue > 1e-3
+        expected = np.eye(3)
+        expected[0, 2] = expected[2, 0] = correlation
+        np.testing.assert_allclose(np.corrcoef(factors), expected, atol=5 / math.sqrt(20_000))
+    # The sum of what goes together is wider, and what a dispatch draws is what a picture shows.
+    spread = [draw(who, latency.PER_EXAMPLE, correlation=r).seconds.std() for r in (-1, 0, 1)]
+    assert spread == sorted(spread)
+
+
+def test_traffic_multiplies_communication_alone():
+    who, options = people(10, 20, 0), dict(limit=TimeLimit(7.0))
+    for more in ({}, options):
+        once, thrice, free = (
+            draw(who, CONSTANT, traffic=t, **more).seconds for t in (1.0, 3.0, 0.0)
+        )
+        np.testing.assert_allclose(thrice - once, 2 * 5)
+        np.testing.assert_allclose(once - free, 5)
+
+
+@pytest.mark.parametrize("traffic", [-0.1, math.inf, math.nan])
+def test_traffic_is_a_number_from_zero_on(traffic):
+    with pytest.raises(BadInput, match=f"traffic={traffic}, expected a finite number >= 0"):
+        latency.latency(people(1), latency.PER_EXAMPLE, seed=0, traffic=traffic)
+
+
+@pytest.mark.parametrize("correlation", [-1.1, 1.1, math.nan])
+def test_a_correlation_is_between_minus_one_and_one(correlation):
+    with pytest.raises(BadInput, match=f"correlation={correlation}, expected one between -1 and 1"):
+        latency.latency(people(1), latency.PER_EXAMPLE, seed=0, correlation=correlation)
+
+
 def test_a_group_without_factors_is_named_with_the_nearest_name():
     who = people(1, groups=("straggler",))
     with pytest.raises(BadInput, match="no latency for group 'straggler'.*did you mean 'stragler'"):

@@ -261,3 +261,12 @@ def test_cifar100_with_other_straggler_classes():
     held = (coarse == 0).sum(axis=1)
     assert (who.group == STRAGGLER).sum() == 50
     np.testing.assert_array_equal(who.examples, np.where(who.group == STRAGGLER, 100, 100 - held))
+
+
+def test_a_number_for_each_client_from_its_groups():
+    six = population.Population(np.ones(6, np.int64), np.array([0, 1, 1, 0, 1, 0], np.int16),
+                                ("new", "old"), "six clients")  # fmt: skip
+    assert six.by_group({"old": 0.5}, 0.0).tolist() == [0, 0.5, 0.5, 0, 0.5, 0]
+    assert six.by_group({"old": 0.5}, 1.0).tolist() == [1, 0.5, 0.5, 1, 0.5, 1]
+    with pytest.raises(BadInput, match="no group 'odl' in six clients; did you mean 'old'"):
+        six.by_group({"odl": 0.5}, 1.0)

@@ -292,12 +292,24 @@ def test_whoever_waits_without_end_uses_every_report_that_ever_comes():
         (dict(round_timeout=9.0, minimum=3), "minimum=3 .* goal=2"),
         (dict(minimum=2), "minimum=2 .* `round_timeout`"),
         (dict(round_timeout=0.5), "all 5 rounds are abandoned"),
+        (dict(check_in=np.r_[np.zeros(6), 1, 1, 1]), "cohort=4 .* the 3 of 9 that ever check in"),
+        (dict(check_in=np.ones(8)), "check_in: expected .* each of 9 clients"),
+        (dict(check_in=-np.ones(9)), "check_in: expected a finite number >= 0"),
+        (dict(check_in=np.full(9, np.nan)), "check_in: expected a finite number >= 0"),
     ],
 )
 def test_impossible_rounds_are_one_line(changes, complaint):
     with pytest.raises(BadInput, match=complaint) as error:
         over_selected(latency=table_latency([1.0]), seed=0, **{**ROUNDS, **changes})
     assert "\n" not in str(error.value)
+
+
+def test_who_checks_in_less_often_takes_part_less_often():
+    weights = np.r_[np.full(50, 0.25), np.ones(50), np.zeros(20)]
+    plan = over_selected(120, table_latency([1.0]), seed=0, goal=2, cohort=2, updates=40_000,
+                         check_in=weights)  # fmt: skip
+    rare, usual, never = np.split(np.bincount(plan.client, minlength=120), [50, 100])
+    assert not never.any() and usual.sum() / rare.sum() == pytest.approx(4, rel=0.05)
 
 
 @pytest.mark.parametrize("late", [{}, {"late_seconds": np.inf}, {"late_rounds": 2}])

@@ -36,28 +36,27 @@ def buffered(
     client_timeout: float | None = None,
     minimum: int | None = None,
     faults: Faults | None = None,
+    check_in: NDArray[np.float64] | None = None,
 ) -> Schedule:
     """Asynchronous server steps on every `buffer` reports, with `concurrency` clients under way.
 
-    As many whole steps are made as fit into `updates`.
+    As many whole steps are made as fit into `updates`. `check_in` as in rounds.py.
     """
     steps, least = check(
         buffer=buffer, concurrency=concurrency, updates=updates, client_timeout=client_timeout,
         minimum=minimum,
     )  # fmt: skip
-    if concurrency > clients:
-        raise BadInput(f"concurrency={concurrency} clients cannot be drawn from a population of "
-                       f"{clients}; lower `concurrency`")  # fmt: skip
+    schedule.check_drawable("concurrency", concurrency, clients, check_in)
     group = buffer if refill == "at_update" else 1
 
     groups = steps * buffer // group  # as many as replace every report
     dispatches = concurrency + groups * group
     who = np.empty(dispatches, np.int32)
     who[:concurrency] = draws.cohorts(
-        seed, draws.Purpose.FIRST_CLIENTS, clients, concurrency, 0, 1
+        seed, draws.Purpose.FIRST_CLIENTS, clients, concurrency, 0, 1, check_in
     )[0]
     who[concurrency:] = draws.cohorts(
-        seed, draws.Purpose.CLIENTS, clients, group, 0, groups
+        seed, draws.Purpose.CLIENTS, clients, group, 0, groups, check_in
     ).ravel()
     drawn = schedule.drawn(latency, faults, who)
     patience = np.inf if client_timeout is None else client_timeout

@@ -147,7 +147,7 @@ def struck(given: settings.Faults | None, who: Population, seed: int) -> faults.
         share = getattr(given, name)
         if isinstance(share, dict):
             try:
-                shares[fault] = faults.by_group(who, share)
+                shares[fault] = who.by_group(share, 0.0)
             except BadInput as error:
                 raise BadInput(f"faults.{name}: {error}") from None
         elif share:
@@ -158,6 +158,16 @@ def struck(given: settings.Faults | None, who: Population, seed: int) -> faults.
             raise BadInput(f"faults.{name} is given here and in {given.csv}, expected one of them")
         shares[fault] = column
     return faults.faults(shares, seed=seed)
+
+
+def checking_in(given: dict[str, float] | None, who: Population) -> NDArray[np.float64] | None:
+    """How likely each client is to be chosen, against the others; None if all are alike."""
+    if given is None:
+        return None
+    try:
+        return who.by_group(given, 1.0)
+    except BadInput as error:
+        raise BadInput(f"schedule.check_in: {error}") from None
 
 
 def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
@@ -171,12 +181,15 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         epochs=experiment.client.epochs if experiment.client else 1,
         limit=time_limit(given.time_limit, who, times, seed),
         persistence=experiment.latency.persistence,
+        correlation=experiment.latency.correlation,
+        traffic=traffic(experiment.latency),
     )
     common: dict[str, Any] = {
         "seed": seed,
         "updates": experiment.updates,
         "minimum": given.minimum,
         "faults": struck(experiment.faults, who, seed),
+        "check_in": checking_in(given.check_in, who),
     }
     if isinstance(given, settings.Buffered):
         return buffer.buffered(
@@ -195,9 +208,16 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
 def latencies(experiment: settings.Experiment, who: Population) -> NDArray[np.float64]:
     """One epoch of each client, in seconds."""
     communication, overhead, training = latency.one_epoch(
-        who, factors(experiment.latency), seed=experiment.seed
-    )
-    return communication + overhead + training
+        who, factors(experiment.latency), seed=experiment.seed,
+        correlation=experiment.latency.correlation,
+    )  # fmt: skip
+    return traffic(experiment.latency) * communication + overhead + training
+
+
+def traffic(given: settings.Latency) -> float:
+    """What goes over the network, in times of one model each way."""
+    down, up = given.download_share, 1 - given.download_share
+    return down * given.download + up * given.upload
 
 
 def check_trainable(experiment: settings.Experiment) -> None:
@@ -247,6 +267,8 @@ def policy(given: settings.Schedule, faulty: settings.Faults | None = None) -> s
         )
         words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
     words += ["limited in time"] if given.time_limit else []
+    words += [f"{name} checks in {often:g} times as often"
+              for name, often in (given.check_in or {}).items()]  # fmt: skip
     return ", ".join(words + ([_in_words(faulty)] if faulty else []))
 
 

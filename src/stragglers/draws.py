@@ -3,12 +3,18 @@
     normals(seed, purpose, first, last)[:, j]  depends on the row's number alone
     cohorts(seed, purpose, ...)[r]             depends on the round's number alone
 
+A cohort is drawn client by client, without replacement: of those that are left each is as likely as
+its weight says.
+
+
 Draws come in blocks of a fixed size, each from a generator of its own, so that a longer
 budget, an evaluation or a resumed run never changes what came before.
 """
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,16 +79,18 @@ def _blocks(
 
 
 def cohorts(
-    seed: int, purpose: Purpose, clients: int, size: int, first: int, last: int
-) -> NDArray[np.int32]:
+    seed: int, purpose: Purpose, clients: int, size: int, first: int, last: int,
+    weights: NDArray[np.float64] | None = None,
+) -> NDArray[np.int32]:  # fmt: skip
     """Rounds `first` to `last` of an endless table of cohorts, each without replacement.
 
-    Takes O(size) a round however many clients there are.
+    Takes O(size) a round however many clients there are, unless a few have half of all weight.
     """
+    draw = _distinct if weights is None else partial(_weighted, weights)
     rounds = max(1, BLOCK // size)
     first_block = first // rounds
     blocks = [
-        _distinct(generator(seed, purpose, block), clients, size, rounds)
+        draw(generator(seed, purpose, block), clients, size, rounds)
         for block in range(first_block, -(-last // rounds))
     ]
     if not blocks:
@@ -96,9 +104,33 @@ def _distinct(rng: np.random.Generator, clients: int, size: int, rounds: int) ->
     if 4 * size > clients:  # dense: O(clients) is O(size), and rejection would drag on
         ranks = rng.random((rounds, clients)).argsort(axis=1)
         return ranks[:, :size].astype(np.int32)
-    # Sparse: draw with replacement, then redraw what stands in its row already. Only equality
-    # of ids decides, so every ordered sample stays equally likely.
-    chosen = rng.integers(clients, size=(rounds, size))
+    return _redrawn(lambda shape: rng.integers(clients, size=shape), size, rounds)
+
+
+def _weighted(
+    weights: NDArray[np.float64], rng: np.random.Generator, clients: int, size: int, rounds: int
+) -> NDArray[np.int32]:
+    """The same, where the next is each of those that are left in proportion to its weight."""
+    upto = weights.cumsum()
+    heaviest = np.partition(weights, clients - size)[clients - size :].sum()
+    if 2 * heaviest <= upto[-1]:
+        shares = upto / upto[-1]
+        return _redrawn(
+            lambda shape: np.searchsorted(shares, rng.random(shape), side="right"), size, rounds
+        )
+    # Whoever has weight w comes after an exponential time of rate w: the first are such a sample.
+    chosen = np.empty((rounds, size), np.int32)
+    for row in chosen:
+        with np.errstate(divide="ignore"):
+            row[:] = (rng.standard_exponential(clients) / weights).argsort()[:size]
+    return chosen
+
+
+def _redrawn(draw: Callable[[Any], NDArray[np.int64]], size: int, rounds: int) -> NDArray[np.int32]:
+    """Draws with replacement, then draws anew what stands in its row already."""
+    # Only equality with an earlier slot decides, and the first to hold a client keeps it, so each
+    # slot ends with the first of its draws that no earlier slot has: a draw from what is left.
+    chosen = draw((rounds, size))
     slots = np.arange(size)
     rows = np.arange(rounds)
     while rows.size:
@@ -106,6 +138,6 @@ def _distinct(rng: np.random.Generator, clients: int, size: int, rounds: int) ->
         ordered = np.sort(chosen[rows] * size + slots, axis=1)
         repeated = ordered[:, 1:] // size == ordered[:, :-1] // size
         row, place = np.nonzero(repeated)
-        chosen[rows[row], ordered[row, place + 1] % size] = rng.integers(clients, size=row.size)
+        chosen[rows[row], ordered[row, place + 1] % size] = draw(row.size)
         rows = rows[np.unique(row)]
     return chosen.astype(np.int32)

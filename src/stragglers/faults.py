@@ -88,15 +88,6 @@ def corrupted(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
     return (fault >= Fault.NAN) & (fault <= Fault.HUGE)
 
 
-def by_group(population: Population, given: Mapping[str, float]) -> NDArray[np.float64]:
-    """Each client's share, from its group's; groups that are not named have none."""
-    for name in given:
-        if name not in population.groups:
-            raise BadInput(f"no group {name!r} in {population.origin}; "
-                           f"{did_you_mean(name, population.groups)}")  # fmt: skip
-    return np.array([given.get(name, 0.0) for name in population.groups])[population.group]
-
-
 def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np.float64]]:
     """Reads `client` and a column of shares for each fault; clients in the population's order."""
     path = Path(file)

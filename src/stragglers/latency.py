@@ -8,6 +8,13 @@ once, so that who is slow stays slow; a single participation is distributed as b
 
     z = sqrt(p) * z_client + sqrt(1 - p) * z_dispatch                (p = 0: the paper)
 
+Likewise, with correlation r, a device that computes fast may have a fast network, too:
+
+    z_per_example = r * z_communication + sqrt(1 - r^2) * z          (r = 0: the paper)
+
+T_communication is for one model each way; whatever else goes over the network multiplies it
+(`traffic`).
+
 N = epochs * the client's examples. Under a time limit L of computation the client trains until L
 and reports what it has (`fill`: fast clients go on beyond their epochs):
 
@@ -70,10 +77,16 @@ def latency(
     epochs: float = 1,
     limit: TimeLimit | None = None,
     persistence: float = 0.0,
+    correlation: float = 0.0,
+    traffic: float = 1.0,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
     if not 0 <= persistence <= 1:
         raise BadInput(f"persistence={persistence}, expected a share between 0 and 1")
+    if not -1 <= correlation <= 1:
+        raise BadInput(f"correlation={correlation}, expected one between -1 and 1")
+    if not 0 <= traffic < math.inf:
+        raise BadInput(f"traffic={traffic}, expected a finite number >= 0")
     if limit is not None and not 0 < limit.seconds < math.inf:
         raise BadInput(f"time_limit: seconds={limit.seconds}, expected a finite number > 0")
     sample = _sampler(population, factors)
@@ -84,8 +97,8 @@ def latency(
         if persistence:
             z = math.sqrt(persistence) * own[:, clients] + math.sqrt(1 - persistence) * z
         wanted = np.floor(epochs * population.examples[clients].astype(float))
-        communication, overhead, per_example = sample(clients, z)
-        return _finish(communication, overhead, per_example, wanted, limit)
+        communication, overhead, per_example = sample(clients, _correlated(z, correlation))
+        return _finish(traffic * communication, overhead, per_example, wanted, limit)
 
     return draw
 
@@ -95,11 +108,12 @@ def one_epoch(
     factors: Mapping[str, Factors] | Factors,
     *,
     seed: int,
+    correlation: float = 0.0,
     purpose: draws.Purpose = draws.Purpose.PICTURE,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Communication, C and training time of each client once: what the paper's figures show."""
     clients = np.arange(population.clients)
-    z = draws.normals(seed, purpose, 0, len(clients), 3)
+    z = _correlated(draws.normals(seed, purpose, 0, len(clients), 3), correlation)
     communication, overhead, per_example = _sampler(population, factors)(clients, z)
     return communication, overhead, _training(per_example, population.examples)
 
@@ -147,6 +161,12 @@ def _finish(
         busy = wanted > 0  # whoever has no examples trains none, however long it may
         training, trained = np.where(busy, spare, 0), np.where(busy, reach, 0)
     return Draw(communication + overhead + training, trained.astype(np.int64))
+
+
+def _correlated(z: NDArray[np.float64], correlation: float) -> NDArray[np.float64]:
+    """Normal draws of communication, C and time per example, the last along with the first."""
+    along = correlation * z[0] + math.sqrt(1 - correlation**2) * z[2]
+    return np.stack([z[0], z[1], along]) if correlation else z
 
 
 def _training(

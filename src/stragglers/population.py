@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stragglers import csvfile, draws
 from stragglers.distributions import Distribution
-from stragglers.errors import BadInput, shown
+from stragglers.errors import BadInput, did_you_mean, shown
 from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 
 PAPER_GROUPS = ("standard", "straggler")
@@ -35,6 +35,14 @@ class Population(NamedTuple):
     @property
     def clients(self) -> int:
         return len(self.examples)
+
+    def by_group(self, given: Mapping[str, float], otherwise: float) -> NDArray[np.float64]:
+        """Each client's number, from its group's; groups that are not named have another."""
+        for name in given:
+            if name not in self.groups:
+                raise BadInput(f"no group {name!r} in {self.origin}; "
+                               f"{did_you_mean(name, self.groups)}")  # fmt: skip
+        return np.array([given.get(name, otherwise) for name in self.groups])[self.group]
 
 
 def fleet(groups: Mapping[str, tuple[int, Distribution]], seed: int = 0) -> Population:

@@ -37,22 +37,22 @@ def over_selected(
     round_timeout: float | None = None,
     minimum: int | None = None,
     faults: Faults | None = None,
+    check_in: NDArray[np.float64] | None = None,
 ) -> Schedule:
     """Synchronous rounds that close at the goal-th report of their cohort.
 
     Late reports are dropped, or tracked for `late_seconds` from their round's opening (FeAST's
     tau_max; the plan then ends when the last of them is in), or for `late_rounds` rounds
-    (FARe-DUST's k). As many whole rounds are made as fit into `updates`.
+    (FARe-DUST's k). As many whole rounds are made as fit into `updates`. `check_in` is how likely
+    each client is to be chosen, against the others; by default all are alike.
     """
     rounds, least = check(
         goal=goal, cohort=cohort, updates=updates, late_seconds=late_seconds,
         late_rounds=late_rounds, round_timeout=round_timeout, minimum=minimum,
     )  # fmt: skip
-    if cohort > clients:
-        raise BadInput(f"cohort={cohort} clients cannot be drawn from a population of {clients}; "
-                       "lower `cohort`")  # fmt: skip
+    schedule.check_drawable("cohort", cohort, clients, check_in)
 
-    who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds)
+    who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds, check_in)
     drawn = schedule.drawn(latency, faults, who.ravel())
     delay = drawn.seconds.reshape(rounds, cohort)
 

@@ -115,6 +115,10 @@ class Factors(Settings, frozen=True):
 
 class AnyLatency(Settings, frozen=True, kw_only=True):
     persistence: Share = 0.0  # of a factor's spread: 0 as published, 1 a client draws once
+    correlation: Annotated[float, Meta(ge=-1, le=1)] = 0.0  # of communication and time per example
+    download: NotNegative = 1.0  # models that a client gets; the factor is for one each way
+    upload: NotNegative = 1.0  # models that it sends
+    download_share: Share = 0.5  # of the factor
 
 
 class PerExample(AnyLatency, frozen=True, tag="per-example", tag_field="model"):
@@ -152,6 +156,7 @@ class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind")
     round_timeout: Positive | None = None  # seconds after which a round is given up
     minimum: Count | None = None  # reports without which it is then abandoned; default 1
     time_limit: TimeLimit | None = None
+    check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
 
 
 class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
@@ -161,6 +166,7 @@ class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
     client_timeout: Positive | None = None  # seconds after which a client is given up
     minimum: Count | None = None  # reports without which a step is abandoned; default 1
     time_limit: TimeLimit | None = None
+    check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
 
 
 Schedule = OverSelected | Buffered

@@ -22,6 +22,7 @@ PER_DOMAIN = tuple(table for table in TABLES if table.endswith("per-domain"))
 PER_EXAMPLE = tuple(table for table in TABLES if table.endswith("per-example"))
 NAMES = {"fedadam": "FedAdam", "fedadam-over-selection": "over-selection", "fare-dust": "FARe-DUST",
          "feast": "FeAST", "fedavg": "FedAvg", "fedavg-time-limit": "with a time limit",
+         "fedavg-over-selection": "FedAvg + over-selection",
          "fedbuff": "FedBuff", "fedbuff-ema": "FedBuff + EMA", "fedbuff-kd": "FedBuff + KD",
          "fedbuff-l2": "FedBuff + L2", "fedbuff-ema-adam": "FedBuff + EMA + Adam"}  # fmt: skip
 

@@ -79,16 +79,16 @@ def test_resolved_settings_are_the_experiment():
 
 
 @pytest.mark.parametrize(
-    "sets, options, weights",
+    "sets, options, weights, told",
     [
-        (["persistence=1.0"], {"persistence": 1.0}, None),
-        (["correlation=0.9"], {"correlation": 0.9}, None),
-        (["download=2.0"], {"traffic": 1.5}, None),
-        (["upload=0.0", "download_share=0.25"], {"traffic": 0.25}, None),
-        (["check_in={straggler = 0.1}"], {}, {"straggler": 0.1}),
+        (["persistence=1.0"], {"persistence": 1.0}, None, "keep 100 % of their luck"),
+        (["correlation=0.9"], {"correlation": 0.9}, None, "communication by 0.9"),
+        (["download=2.0"], {"traffic": 1.5}, None, "2 models down (50 % of communication), 1 up"),
+        (["upload=0.0", "download_share=0.25"], {"traffic": 0.25}, None, "1 models down (25 %"),
+        (["check_in={straggler = 0.1}"], {}, {"straggler": 0.1}, "straggler checks in 0.1 times"),
     ],
 )
-def test_what_the_paper_leaves_out_can_be_set(sets, options, weights):
+def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
     given = config.override_all(
         config.read("cifar100/per-domain/fedadam-over-selection"), ["updates=2000", *sets]
     )
@@ -107,9 +107,21 @@ def test_what_the_paper_leaves_out_can_be_set(sets, options, weights):
     for ours_of, theirs_of in zip(ours, theirs, strict=True):
         assert np.array_equal(ours_of, theirs_of)
     assert ours.end != plain.end
-    # What a plan shows of one epoch follows, but for who is chosen and what lasts.
+    # What a plan shows of one epoch follows, but for who is chosen.
     seen, before = (
         build.latencies(config.experiment_from(given), who)
         for given in (given, config.read("cifar100/per-domain/fedadam-over-selection"))
     )
-    assert np.array_equal(seen, before) == (sets[0].split("=")[0] in ("persistence", "check_in"))
+    assert np.array_equal(seen, before) == (weights is not None)
+    words = build.policy(experiment)
+    assert words.startswith("rounds of 24 clients that close at 20 reports, ") and told in words
+
+
+def test_groups_that_check_in_alike_change_nothing():
+    given = config.read("cifar100/per-domain/fedadam-over-selection")
+    alike = config.override(given, "check_in={straggler = 2, standard = 2}")
+    plans = []
+    for document in (given, alike):
+        experiment = config.experiment_from(document)
+        plans.append(build.timetable(experiment, build.clients(experiment.task, 0)))
+    assert np.array_equal(plans[0].client, plans[1].client)

@@ -96,12 +96,13 @@ def test_every_ordered_pair_of_clients_is_equally_likely(clients, size):
         assert chisquare(pairs[possible]).pvalue > 1e-4
 
 
-def test_a_cohort_costs_no_more_in_a_larger_population():
+@pytest.mark.parametrize("weigh", [lambda clients: None, lambda clients: np.arange(clients) % 3.0])
+def test_a_cohort_costs_no_more_in_a_larger_population(weigh):
     def seconds(clients):
-        best = np.inf
+        best, weights = np.inf, weigh(clients)
         for _ in range(5):
             start = time.perf_counter()
-            draws.cohorts(0, Purpose.CLIENTS, clients, 30, 0, 5000)
+            draws.cohorts(0, Purpose.CLIENTS, clients, 30, 0, 5000, weights)
             best = min(best, time.perf_counter() - start)
         return best
 
@@ -151,6 +152,7 @@ def test_any_range_of_weighted_cohorts_is_that_slice_of_a_longer_table(weights, 
     assert np.array_equal(part, table[first:last])
 
 
-def test_everybody_with_any_weight_may_be_drawn_at_once():
-    rows = draws.cohorts(0, Purpose.CLIENTS, len(STEEP), 6, 0, 50, STEEP)
+@pytest.mark.parametrize("scale", [1e-310, 1.0, 1e306])
+def test_everybody_with_any_weight_may_be_drawn_at_once(scale):
+    rows = draws.cohorts(0, Purpose.CLIENTS, len(STEEP), 6, 0, 50, scale * STEEP)
     assert np.array_equal(np.sort(rows, axis=1), np.tile(np.flatnonzero(STEEP), (50, 1)))

@@ -332,4 +332,4 @@ def test_without_faults_nothing_is_named():
     plain = config.experiment_from(config.read("fleet"))
     assert "faults" not in config.resolved(plain)
     assert "minimum" not in config.resolved(plain)["schedule"]
-    assert "faults" not in build.policy(plain.schedule, plain.faults)
+    assert "faults" not in build.policy(plain)

@@ -131,10 +131,23 @@ def test_what_a_client_keeps_of_its_luck_is_a_share_of_the_spread():
         assert np.corrcoef(once, again)[0, 1] == pytest.approx(share, abs=near)
     assert np.array_equal(luck(0, 1.0), luck(7, 1.0))  # who draws once has one latency
     assert np.array_equal(luck(0, 0.0), np.log(draw(who, spread).seconds) - 2)
-    three = latency.latency(who, latency.PER_EXAMPLE, seed=0, persistence=1.0)
-    other = latency.latency(who, latency.PER_EXAMPLE, seed=1, persistence=1.0)
-    clients = np.arange(5)
-    assert not np.array_equal(three(0, clients).seconds, other(0, clients).seconds)
+    first, other = (
+        latency.one_epoch(who, latency.PER_EXAMPLE, seed=seed, persistence=1.0) for seed in (0, 1)
+    )
+    assert not np.array_equal(first, other)
+    correlation = np.corrcoef(np.log(first))  # each factor keeps luck of its own
+    assert np.abs(correlation - np.eye(3)).max() < near
+
+
+def test_a_picture_and_a_limit_show_the_devices_that_there_are():
+    who, factors = population.cifar100(), latency.PER_DOMAIN
+    kept = dict(seed=3, persistence=1.0, correlation=0.5, traffic=2.0)
+    once = latency.latency(who, factors, **kept)(0, np.arange(who.clients)).seconds
+    np.testing.assert_allclose(sum(latency.one_epoch(who, factors, **kept)), once)
+    kept.pop("traffic")
+    limit = latency.percentile_limit(who, factors, percentile=75, scope="training", **kept)
+    training = latency.one_epoch(who, factors, **kept)[2]
+    assert limit == np.percentile(training, 75)
 
 
 def test_a_client_keeps_its_luck_wherever_it_stands_in_a_cohort():
@@ -173,6 +186,9 @@ def test_traffic_multiplies_communication_alone():
         )
         np.testing.assert_allclose(thrice - once, 2 * 5)
         np.testing.assert_allclose(once - free, 5)
+    never = Factors(constant(math.inf), constant(3), constant(0.5))
+    assert draw(who, never, traffic=0.0).seconds.tolist() == [8, 13, 3]
+    assert np.isinf(draw(who, never, traffic=0.5).seconds).all()
 
 
 @pytest.mark.parametrize("traffic", [-0.1, math.inf, math.nan])

@@ -121,10 +121,7 @@ def _check_limit(given: settings.TimeLimit | None) -> None:
 
 
 def time_limit(
-    given: settings.TimeLimit | None,
-    who: Population,
-    times: dict[str, Factors] | Factors,
-    seed: int,
+    given: settings.TimeLimit | None, who: Population, delays: settings.Latency, seed: int
 ) -> TimeLimit | None:
     if given is None:
         return None
@@ -132,8 +129,9 @@ def time_limit(
     seconds = given.seconds
     if given.percentile is not None:
         seconds = latency.percentile_limit(
-            who, times, seed=seed, percentile=given.percentile, scope=given.scope
-        )
+            who, factors(delays), seed=seed, percentile=given.percentile, scope=given.scope,
+            persistence=delays.persistence, correlation=delays.correlation,
+        )  # fmt: skip
     assert seconds is not None
     return TimeLimit(seconds, given.scope, given.fill)
 
@@ -165,24 +163,22 @@ def checking_in(given: dict[str, float] | None, who: Population) -> NDArray[np.f
     if given is None:
         return None
     try:
-        return who.by_group(given, 1.0)
+        weights = who.by_group(given, 1.0)
     except BadInput as error:
         raise BadInput(f"schedule.check_in: {error}") from None
+    return None if weights.min() == weights.max() > 0 else weights
 
 
 def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     """The experiment's schedule for these clients."""
     given, seed = experiment.schedule, experiment.seed
-    times = factors(experiment.latency)
     delay: Latency = latency.latency(
         who,
-        times,
+        factors(experiment.latency),
         seed=seed,
         epochs=experiment.client.epochs if experiment.client else 1,
-        limit=time_limit(given.time_limit, who, times, seed),
-        persistence=experiment.latency.persistence,
-        correlation=experiment.latency.correlation,
-        traffic=traffic(experiment.latency),
+        limit=time_limit(given.time_limit, who, experiment.latency, seed),
+        **beyond(experiment.latency),
     )
     common: dict[str, Any] = {
         "seed": seed,
@@ -208,16 +204,16 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
 def latencies(experiment: settings.Experiment, who: Population) -> NDArray[np.float64]:
     """One epoch of each client, in seconds."""
     communication, overhead, training = latency.one_epoch(
-        who, factors(experiment.latency), seed=experiment.seed,
-        correlation=experiment.latency.correlation,
-    )  # fmt: skip
-    return traffic(experiment.latency) * communication + overhead + training
+        who, factors(experiment.latency), seed=experiment.seed, **beyond(experiment.latency)
+    )
+    return communication + overhead + training
 
 
-def traffic(given: settings.Latency) -> float:
-    """What goes over the network, in times of one model each way."""
+def beyond(given: settings.Latency) -> dict[str, Any]:
+    """What the paper's latency has not; traffic is in times of one model each way."""
     down, up = given.download_share, 1 - given.download_share
-    return down * given.download + up * given.upload
+    traffic = down * given.download + up * given.upload
+    return {"persistence": given.persistence, "correlation": given.correlation, "traffic": traffic}
 
 
 def check_trainable(experiment: settings.Experiment) -> None:
@@ -251,8 +247,9 @@ def cohort(given: settings.OverSelected) -> int:
     return round(given.goal * (given.over_selection or 1))
 
 
-def policy(given: settings.Schedule, faulty: settings.Faults | None = None) -> str:
-    """A schedule in a few words."""
+def policy(experiment: settings.Experiment) -> str:
+    """A schedule, and what is beyond the paper, in a few words."""
+    given, faulty = experiment.schedule, experiment.faults
     if isinstance(given, settings.Buffered):
         words = [f"steps on {given.buffer} reports, {given.concurrency} clients under way"]
         words += ["refilled at once"] if given.refill == "at_once" else []
@@ -269,7 +266,20 @@ def policy(given: settings.Schedule, faulty: settings.Faults | None = None) -> s
     words += ["limited in time"] if given.time_limit else []
     words += [f"{name} checks in {often:g} times as often"
               for name, often in (given.check_in or {}).items()]  # fmt: skip
+    words += _luck(experiment.latency)
     return ", ".join(words + ([_in_words(faulty)] if faulty else []))
+
+
+def _luck(given: settings.Latency) -> list[str]:
+    words = []
+    if given.persistence:
+        words.append(f"clients keep {100 * given.persistence:g} % of their luck")
+    if given.correlation:
+        words.append(f"time per example correlated with communication by {given.correlation:g}")
+    if (given.download, given.upload) != (1, 1):
+        words.append(f"{given.download:g} models down ({100 * given.download_share:g} % of "
+                     f"communication), {given.upload:g} up")  # fmt: skip
+    return words
 
 
 def _patience(who: str, timeout: float | None, minimum: int | None) -> list[str]:

@@ -6,19 +6,18 @@
 A cohort is drawn client by client, without replacement: of those that are left each is as likely as
 its weight says.
 
-
 Draws come in blocks of a fixed size, each from a generator of its own, so that a longer
 budget, an evaluation or a resumed run never changes what came before.
 """
 
 from collections.abc import Callable
 from enum import IntEnum
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+Cohorts = Callable[[np.random.Generator, int], NDArray[np.int32]]  # (generator, rounds)
 BLOCK = 1 << 14  # rows drawn together; changing it changes every schedule
 
 
@@ -84,13 +83,14 @@ def cohorts(
 ) -> NDArray[np.int32]:  # fmt: skip
     """Rounds `first` to `last` of an endless table of cohorts, each without replacement.
 
-    Takes O(size) a round however many clients there are, unless a few have half of all weight.
+    Takes O(size) a round however many clients there are; with weights O(size log clients), and
+    O(clients) where a few have half of all weight.
     """
-    draw = _distinct if weights is None else partial(_weighted, weights)
+    draw = _uniform(clients, size) if weights is None else _weighted(weights, size)
     rounds = max(1, BLOCK // size)
     first_block = first // rounds
     blocks = [
-        draw(generator(seed, purpose, block), clients, size, rounds)
+        draw(generator(seed, purpose, block), rounds)
         for block in range(first_block, -(-last // rounds))
     ]
     if not blocks:
@@ -99,31 +99,44 @@ def cohorts(
     return np.concatenate(blocks)[first - offset : last - offset]
 
 
-def _distinct(rng: np.random.Generator, clients: int, size: int, rounds: int) -> NDArray[np.int32]:
-    """Uniform ordered samples without replacement, one a row."""
-    if 4 * size > clients:  # dense: O(clients) is O(size), and rejection would drag on
+def _uniform(clients: int, size: int) -> Cohorts:
+    """Ordered samples without replacement, all equally likely."""
+
+    def ranked(rng: np.random.Generator, rounds: int) -> NDArray[np.int32]:
         ranks = rng.random((rounds, clients)).argsort(axis=1)
         return ranks[:, :size].astype(np.int32)
-    return _redrawn(lambda shape: rng.integers(clients, size=shape), size, rounds)
+
+    def redrawn(rng: np.random.Generator, rounds: int) -> NDArray[np.int32]:
+        return _redrawn(lambda shape: rng.integers(clients, size=shape), size, rounds)
+
+    # Dense: O(clients) is O(size), and drawing anew would drag on.
+    return ranked if 4 * size > clients else redrawn
 
 
-def _weighted(
-    weights: NDArray[np.float64], rng: np.random.Generator, clients: int, size: int, rounds: int
-) -> NDArray[np.int32]:
+def _weighted(weights: NDArray[np.float64], size: int) -> Cohorts:
     """The same, where the next is each of those that are left in proportion to its weight."""
+    clients, weights = len(weights), weights / weights.max()
     upto = weights.cumsum()
-    heaviest = np.partition(weights, clients - size)[clients - size :].sum()
-    if 2 * heaviest <= upto[-1]:
-        shares = upto / upto[-1]
+    shares = upto / upto[-1]
+    with np.errstate(divide="ignore"):
+        logarithm = np.log(weights)
+
+    def ranked(rng: np.random.Generator, rounds: int) -> NDArray[np.int32]:
+        # Whoever has weight w comes after an exponential time of rate w: the first are a sample.
+        chosen = np.empty((rounds, size), np.int32)
+        for row in chosen:
+            comes = np.log(rng.standard_exponential(clients)) - logarithm
+            first = comes.argpartition(size - 1)[:size]
+            row[:] = first[comes[first].argsort()]
+        return chosen
+
+    def redrawn(rng: np.random.Generator, rounds: int) -> NDArray[np.int32]:
         return _redrawn(
             lambda shape: np.searchsorted(shares, rng.random(shape), side="right"), size, rounds
         )
-    # Whoever has weight w comes after an exponential time of rate w: the first are such a sample.
-    chosen = np.empty((rounds, size), np.int32)
-    for row in chosen:
-        with np.errstate(divide="ignore"):
-            row[:] = (rng.standard_exponential(clients) / weights).argsort()[:size]
-    return chosen
+
+    heaviest = np.partition(weights, clients - size)[clients - size :].sum()
+    return ranked if 2 * heaviest > upto[-1] else redrawn
 
 
 def _redrawn(draw: Callable[[Any], NDArray[np.int64]], size: int, rounds: int) -> NDArray[np.int32]:

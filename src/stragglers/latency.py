@@ -81,24 +81,15 @@ def latency(
     traffic: float = 1.0,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
-    if not 0 <= persistence <= 1:
-        raise BadInput(f"persistence={persistence}, expected a share between 0 and 1")
-    if not -1 <= correlation <= 1:
-        raise BadInput(f"correlation={correlation}, expected one between -1 and 1")
-    if not 0 <= traffic < math.inf:
-        raise BadInput(f"traffic={traffic}, expected a finite number >= 0")
     if limit is not None and not 0 < limit.seconds < math.inf:
         raise BadInput(f"time_limit: seconds={limit.seconds}, expected a finite number > 0")
-    sample = _sampler(population, factors)
-    own = draws.normals(seed, draws.Purpose.DEVICE, 0, population.clients if persistence else 0, 3)
+    sample = _sampler(population, factors, seed, persistence, correlation, traffic)
 
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
         z = draws.normals(seed, draws.Purpose.LATENCY, first, first + len(clients), 3)
-        if persistence:
-            z = math.sqrt(persistence) * own[:, clients] + math.sqrt(1 - persistence) * z
         wanted = np.floor(epochs * population.examples[clients].astype(float))
-        communication, overhead, per_example = sample(clients, _correlated(z, correlation))
-        return _finish(traffic * communication, overhead, per_example, wanted, limit)
+        communication, overhead, per_example = sample(clients, z)
+        return _finish(communication, overhead, per_example, wanted, limit)
 
     return draw
 
@@ -108,13 +99,16 @@ def one_epoch(
     factors: Mapping[str, Factors] | Factors,
     *,
     seed: int,
+    persistence: float = 0.0,
     correlation: float = 0.0,
+    traffic: float = 1.0,
     purpose: draws.Purpose = draws.Purpose.PICTURE,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Communication, C and training time of each client once: what the paper's figures show."""
     clients = np.arange(population.clients)
-    z = _correlated(draws.normals(seed, purpose, 0, len(clients), 3), correlation)
-    communication, overhead, per_example = _sampler(population, factors)(clients, z)
+    z = draws.normals(seed, purpose, 0, len(clients), 3)
+    sample = _sampler(population, factors, seed, persistence, correlation, traffic)
+    communication, overhead, per_example = sample(clients, z)
     return communication, overhead, _training(per_example, population.examples)
 
 
@@ -125,13 +119,16 @@ def percentile_limit(
     seed: int,
     percentile: float,
     scope: Literal["training", "computation"],
+    persistence: float = 0.0,
+    correlation: float = 0.0,
 ) -> float:
     """The time within which that percentage of the population finishes one epoch."""
     if not 0 < percentile < 100:
         raise BadInput(f"time_limit: percentile={percentile}, expected one between 0 and 100")
     _, overhead, training = one_epoch(
-        population, factors, seed=seed, purpose=draws.Purpose.TIME_LIMIT
-    )
+        population, factors, seed=seed, persistence=persistence, correlation=correlation,
+        purpose=draws.Purpose.TIME_LIMIT,
+    )  # fmt: skip
     computing = training if scope == "training" else overhead + training
     if not math.isfinite(np.percentile(computing, percentile, method="higher")):
         raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
@@ -163,12 +160,6 @@ def _finish(
     return Draw(communication + overhead + training, trained.astype(np.int64))
 
 
-def _correlated(z: NDArray[np.float64], correlation: float) -> NDArray[np.float64]:
-    """Normal draws of communication, C and time per example, the last along with the first."""
-    along = correlation * z[0] + math.sqrt(1 - correlation**2) * z[2]
-    return np.stack([z[0], z[1], along]) if correlation else z
-
-
 def _training(
     per_example: NDArray[np.float64], examples: NDArray[np.integer] | NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -177,9 +168,42 @@ def _training(
 
 
 def _sampler(
-    population: Population, factors: Mapping[str, Factors] | Factors
+    population: Population,
+    factors: Mapping[str, Factors] | Factors,
+    seed: int,
+    persistence: float,
+    correlation: float,
+    traffic: float,
 ) -> Callable[[NDArray[np.integer], NDArray[np.float64]], NDArray[np.float64]]:
     """Maps clients and normal draws [3, clients] to communication, C and T_per_example."""
+    if not 0 <= persistence <= 1:
+        raise BadInput(f"persistence={persistence}, expected a share between 0 and 1")
+    if not -1 <= correlation <= 1:
+        raise BadInput(f"correlation={correlation}, expected one between -1 and 1")
+    if not 0 <= traffic < math.inf:
+        raise BadInput(f"traffic={traffic}, expected a finite number >= 0")
+    of_group = _by_group(population, factors)
+    own = np.empty((3, 0))
+    if persistence:
+        own = draws.normals(seed, draws.Purpose.DEVICE, 0, population.clients, 3)
+
+    def sample(clients: NDArray[np.integer], z: NDArray[np.float64]) -> NDArray[np.float64]:
+        if persistence:
+            z = math.sqrt(persistence) * own[:, clients] + math.sqrt(1 - persistence) * z
+        if correlation:
+            along = correlation * z[0] + math.sqrt(1 - correlation**2) * z[2]
+            z = np.stack([z[0], z[1], along])
+        times = of_group(clients, z)
+        if traffic != 1:  # nothing takes no time, even where a single model would take forever
+            times[0] = traffic * times[0] if traffic else 0.0
+        return times
+
+    return sample
+
+
+def _by_group(
+    population: Population, factors: Mapping[str, Factors] | Factors
+) -> Callable[[NDArray[np.integer], NDArray[np.float64]], NDArray[np.float64]]:
     if isinstance(factors, Factors):
         shared = factors
         return lambda clients, z: np.stack([f(row) for f, row in zip(shared, z, strict=True)])

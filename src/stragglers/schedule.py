@@ -102,14 +102,15 @@ def check_drawable(
     name: str, size: int, clients: int, check_in: NDArray[np.float64] | None
 ) -> None:
     """Refuses to draw more clients at once than there are, or than ever check in."""
-    there, who = clients, f"a population of {clients}"
+    there, who, remedy = clients, f"a population of {clients}", f"lower `{name}`"
     if check_in is not None:
         if len(check_in) != clients or not (np.isfinite(check_in) & (check_in >= 0)).all():
             raise BadInput(f"check_in: expected a finite number >= 0 for each of {clients} clients")
         there = int(np.count_nonzero(check_in))
         who = f"the {there} of {clients} that ever check in"
+        remedy += " or let more check in"
     if size > there:
-        raise BadInput(f"{name}={size} clients cannot be drawn from {who}; lower `{name}`")
+        raise BadInput(f"{name}={size} clients cannot be drawn from {who}; {remedy}")
 
 
 def whole_steps(updates: int, each: int, what: str, name: str) -> int:

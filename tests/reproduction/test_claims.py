@@ -1,5 +1,5 @@
-from reproduction.claims import Check, Claim, Compared, claims
-from reproduction.rows import Measured, Variant
+from reproduction.claims import NAMES, Check, Claim, Compared, claims
+from reproduction.rows import Measured, Variant, published
 from stragglers.report.statistics import Summary
 
 
@@ -53,6 +53,10 @@ def test_the_highest_the_lowest_and_places():
     near = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
                             fedavg=measured(79.9, 83), fare_dust=measured(79.1, 80)))  # fmt: skip
     assert "FARe-DUST is 2 of 4" in near.rank([table], "fare-dust", 3)[0].text  # three are equal
+
+
+def test_every_row_has_a_name():
+    assert {variant.preset.rsplit("/", 1)[1] for variant in published()} == set(NAMES)
 
 
 def test_times():

@@ -80,8 +80,9 @@ def fare_dust(
 
     def step(state: FareDustState, on_time: Sum) -> tuple[FareDustState, None]:
         params, optimizer = descend(server, mean, state.params, state.optimizer, on_time)
-        # The round that closes takes over the oldest row.
-        oldest = state.round % k
+        # The round that closes takes over the oldest row, once all have read their teachers: if XLA
+        # does not see that this waits for their reports, it copies the whole history.
+        oldest = (state.round + jnp.minimum(on_time.reports, 0)) % k
         corrected = None
         if average == "corrected":
             corrected = moved(params, optimizer, trees.row(state.history, oldest))

@@ -110,7 +110,7 @@ def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
         **summarise(clients, schedule, latencies),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
-        "policy": build.policy(experiment.schedule, experiment.faults),
+        "policy": build.policy(experiment),
         "seed": experiment.seed,
     }
     return summary, clients, schedule, latencies

@@ -116,3 +116,17 @@ def test_a_trial_that_diverges_leaves_the_others_alone():
     for which in (0, 2):
         assert results[which].diverged is None and results[which].dropped == 0
         np.testing.assert_array_equal(matrix(results[which].params), matrix(good[which].params))
+
+
+@pytest.mark.parametrize("count, lanes", [(1, 1), (1, 3), (3, 1), (3, 4)])
+def test_a_history_is_not_copied(count, lanes):
+    """Nor any other part of the program's memory as large as it."""
+    task, rounds = linear_task(dtype=np.float32), 3000
+    some = trials(task, Rounds(goal=3, cohort=5, late_rounds=rounds))[:count]
+    seen = []
+    simulate_together(
+        task, some, fare_dust(ADAM, k=rounds), Client(0.1, 4, distillation=0.5), teachers=rounds,
+        lanes=lanes, on_start=seen.append,
+    )  # fmt: skip
+    (start,) = seen
+    assert start.memory.program < 0.3 * start.memory.state

@@ -12,11 +12,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from reproduction.rows import TABLES, Measured, Variant, points, published
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
 
 EQUAL = 1.0  # points
+WRITERS = 115 / 489  # of EMNIST's are stragglers
 METRICS = ("straggler", "total")
 PER_DOMAIN = tuple(table for table in TABLES if table.endswith("per-domain"))
 PER_EXAMPLE = tuple(table for table in TABLES if table.endswith("per-example"))
@@ -123,7 +126,7 @@ def claims(numbers: Numbers) -> list[Claim]:
             "The longer FeAST waits (τ_max), the higher its straggler accuracy.",
             at.order("tau", "late_straggler", "%", rising=True),
         ),
-        Claim("Over-selection is best near the stragglers' share of clients.", []),
+        Claim("Over-selection is best near the stragglers' share of clients.", at.trade_off()),
     ]
 
 
@@ -228,6 +231,25 @@ class Compared(NamedTuple):
         text = f"{' → '.join(f'{value:,.1f}' for value in values)} {unit}"
         return [Check(text, values == sorted(values, reverse=not rising))]
 
+    def trade_off(self) -> list[Check]:
+        """Straggler accuracy less the logarithm of time, each from 0 to 1 over the sweep, is
+        largest within 0.1 of the stragglers' share."""
+        point, waits = "over-selection", self._of("emnist/per-domain", "fedadam")
+        (preset,) = (given.preset for given in points() if given.name == point)
+        there = {
+            float(Variant(preset, sets).document["schedule"]["over_selection"]): found
+            for sets, found in self._point(point).items()
+        }
+        if waits is None or len(there) < 3:
+            return []
+        ratios, found = zip(*sorted(({1.0: waits} | there).items()), strict=True)
+        accuracy = np.array([one.late_straggler for one in found])
+        time = np.log([one.time_s.median for one in found])
+        best = ratios[int(np.argmax(_to_one(accuracy) - _to_one(time)))]
+        text = f"EMNIST, per-domain: {best:g} is the best of {', '.join(f'{r:g}' for r in ratios)}"
+        held = abs(best - 1 - WRITERS) <= 0.1
+        return [Check(f"{text}; stragglers are {100 * WRITERS:.1f} % of clients", held)]
+
     def _of(self, table: str, row: str) -> Measured | None:
         return self._table(table).get(row)
 
@@ -245,6 +267,11 @@ class Compared(NamedTuple):
 def _with_numbers(found: dict[Any, Measured | None]) -> dict[Any, Measured]:
     """What was measured, without what diverged."""
     return {key: one for key, one in found.items() if one and not math.isnan(one.swing)}
+
+
+def _to_one(values: np.ndarray) -> np.ndarray:
+    """From 0 at the least to 1 at the most."""
+    return (values - values.min()) / (values.max() - values.min())
 
 
 def _late(measured: Measured, metric: str) -> float:

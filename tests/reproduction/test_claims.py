@@ -88,6 +88,24 @@ def test_orders_along_an_open_point():
     assert at.order("chi", "time_s", "s", rising=False) == []  # two are no order
 
 
+def test_the_best_over_selection():
+    curve = {(): (80, 300), ("over_selection=1.1",): (85, 350), ("over_selection=1.3",): (60, 250),
+             ("over_selection=1.5",): (30, 180), "fedadam": (86, 800)}  # fmt: skip
+
+    def found(variant: Variant):
+        name = "fedadam" if variant.preset.endswith("fedadam") else variant.sets
+        there = curve.get(name)
+        return there and measured(there[0], 50, there[1])
+
+    (check,) = Compared(found).trade_off()
+    assert check.held and "1.2 is the best of 1, 1.1, 1.2, 1.3, 1.5; stragglers" in check.text
+    curve["over_selection=1.5",] = (79, 180)  # as good, and faster
+    (check,) = Compared(found).trade_off()
+    assert not check.held and "1.5 is the best" in check.text
+    curve.pop("fedadam")
+    assert Compared(found).trade_off() == []
+
+
 def test_a_smaller_kappa():
     sweep = {
         (): measured(99, 60),

@@ -102,7 +102,7 @@ def traced(clients) -> Iterator[None]:
     """Clients start in this order, over and over, whatever the policy draws."""
     order, ahead = np.asarray(clients, np.int32), 0
 
-    def cohorts(seed, purpose, population, size, first, last):
+    def cohorts(seed, purpose, population, size, first, last, weights):
         nonlocal ahead
         if purpose == draws.Purpose.FIRST_CLIENTS:
             ahead = size

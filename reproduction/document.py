@@ -59,6 +59,7 @@ def document() -> str:
         costs=_costs(there),
         ran=_ran(there),
         at=lambda preset, *sets: numbers(Variant(preset, sets)),
+        apart=lambda preset, other: _apart(there, preset, other),
         share=lambda preset: _straggler_share(there, preset),
         scatter=lambda preset, *sets: _scatter(Variant(preset, sets)),
         longer=lambda preset, *sets: _longer(Variant(preset), Variant(preset, sets)),
@@ -268,6 +269,15 @@ def _straggler_share(there: Found, preset: str) -> float:
     """Percent of the reports on time that come from stragglers."""
     trial = there[Variant(preset).key][0]
     return 100 * trial.run["schedule"]["share"]["straggler"]["used"]
+
+
+def _apart(there: Found, preset: str, other: str) -> float:
+    """How far trials of equal seeds are from one another at the end, at most, in points."""
+    ends = [
+        {trial.seed: trial.curve["straggler_accuracy"][-1] for trial in there[Variant(name).key]}
+        for name in (preset, other)
+    ]
+    return 100 * max(abs(ends[0][seed] - ends[1][seed]) for seed in ends[0].keys() & ends[1])
 
 
 # Simulated times, which take no training.

@@ -34,7 +34,6 @@ from stragglers.together import join, legs_of
 from stragglers.weights import Weigh
 
 MOST_LANES = 512  # the widest that was measured
-LIBRARIES = 32 << 20  # bytes that libraries take on an H200, at the first step at the latest
 TICK_COST = 10  # of a tick besides its lanes, in lanes: launches, and what small products waste
 
 
@@ -205,13 +204,12 @@ def _memory(
         "schedule": tree_bytes(feed.table),
     }
     now, most = in_use()
-    least = 0 if jax.default_backend() == "cpu" else LIBRARIES
     return Memory(
         **known,
         # What is evaluated is a copy, and each trial's last one is kept until the next is there.
         program=feed.seed.size * tree_bytes(params)
         + max(temporaries(advance), evaluation + tree_bytes(params)),
-        other=max(now - sum(known.values()), least),
+        other=max(now - sum(known.values()), 0),
         preparing=most,
     )
 

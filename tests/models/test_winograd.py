@@ -40,6 +40,23 @@ def test_values_and_gradients_of_every_lane(batch):
     assert not np.any(gradients[2])  # the images get none
 
 
+def test_where_pixels_are_alike_a_pool_learns_once():
+    given, dy = drawn(2, jnp.float32)
+    first, kernel, x = jax.tree.map(lambda leaf: leaf[0], given)
+    blank = jnp.zeros_like(x)  # nothing is drawn: all four entries of a pool are the same
+
+    def gradient(form):
+        return jax.vjp(lambda kernel: form(first, kernel, blank), kernel)[1](dy[0])[0]
+
+    h = jnp.maximum(first["bias"], 0)
+    expected = h[:, None] * dy[0].sum((0, 1, 2))  # at every tap
+    for form in (plain, winograd.stem):
+        np.testing.assert_allclose(
+            jax.jit(gradient, static_argnums=0)(form),
+            jnp.broadcast_to(expected, kernel.shape), rtol=1e-4, atol=1e-4,
+        )  # fmt: skip
+
+
 def test_rounding_errors_are_about_those_of_the_plain_form():
     (first, kernel, x), _ = drawn(20, jnp.float32)
     with jax.enable_x64(True):

@@ -145,7 +145,7 @@ def test_a_picture_and_a_limit_show_the_devices_that_there_are():
     once = latency.latency(who, factors, **kept)(0, np.arange(who.clients)).seconds
     np.testing.assert_allclose(sum(latency.one_epoch(who, factors, **kept)), once)
     kept.pop("traffic")
-    limit = latency.percentile_limit(who, factors, percentile=75, scope="training", **kept)
+    limit = latency.percentile_limit(who, factors, percentile=75, **kept)
     training = latency.one_epoch(who, factors, **kept)[2]
     assert limit == np.percentile(training, 75)
 
@@ -279,19 +279,10 @@ def test_a_time_limit_is_a_positive_number_of_seconds(seconds):
 
 @pytest.mark.parametrize("percentile", [5, 50, 95])
 def test_a_percentile_limit_lets_that_share_of_the_population_finish(percentile):
-    who = population.emnist()
-    limits = {}
-    for scope in ("training", "computation"):
-        limits[scope] = latency.percentile_limit(
-            who, latency.PER_DOMAIN, seed=0, percentile=percentile, scope=scope
-        )
-        _, overhead, training = latency.one_epoch(
-            who, latency.PER_DOMAIN, seed=0, purpose=Purpose.TIME_LIMIT
-        )
-        computing = training + (overhead if scope == "computation" else 0)
-        share = np.mean(computing <= limits[scope])
-        assert abs(100 * share - percentile) <= 100 / who.clients
-    assert limits["training"] < limits["computation"]
+    who, factors = population.emnist(), latency.PER_DOMAIN
+    limit = latency.percentile_limit(who, factors, seed=0, percentile=percentile)
+    _, _, training = latency.one_epoch(who, factors, seed=0, purpose=Purpose.TIME_LIMIT)
+    assert abs(100 * np.mean(training <= limit) - percentile) <= 100 / who.clients
 
 
 def test_a_percentile_limit_has_draws_of_its_own():
@@ -304,15 +295,12 @@ def test_a_percentile_limit_has_draws_of_its_own():
 @pytest.mark.parametrize("percentile", [0, 100, -5, math.nan])
 def test_a_percentile_limit_lies_strictly_between_0_and_100(percentile):
     with pytest.raises(BadInput, match=f"percentile={percentile}"):
-        latency.percentile_limit(
-            people(1), CONSTANT, seed=0, percentile=percentile, scope="training"
-        )
+        latency.percentile_limit(people(1), CONSTANT, seed=0, percentile=percentile)
 
 
 def test_a_percentile_limit_below_those_who_never_finish_is_finite():
     who = people(2, 4, 6, group=[0, 0, 1], groups=("fast", "never"))
     factors = {"fast": CONSTANT, "never": CONSTANT._replace(per_example=constant(math.inf))}
-    options = dict(seed=0, scope="training")
-    assert latency.percentile_limit(who, factors, percentile=50, **options) == 2
+    assert latency.percentile_limit(who, factors, seed=0, percentile=50) == 2
     with pytest.raises(BadInput, match="ever finish"):
-        latency.percentile_limit(who, factors, percentile=75, **options)
+        latency.percentile_limit(who, factors, seed=0, percentile=75)

@@ -129,7 +129,7 @@ def time_limit(
     seconds = given.seconds
     if given.percentile is not None:
         seconds = latency.percentile_limit(
-            who, factors(delays), seed=seed, percentile=given.percentile, scope=given.scope,
+            who, factors(delays), seed=seed, percentile=given.percentile,
             persistence=delays.persistence, correlation=delays.correlation,
         )  # fmt: skip
     assert seconds is not None

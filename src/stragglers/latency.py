@@ -118,23 +118,21 @@ def percentile_limit(
     *,
     seed: int,
     percentile: float,
-    scope: Literal["training", "computation"],
     persistence: float = 0.0,
     correlation: float = 0.0,
 ) -> float:
-    """The time within which that percentage of the population finishes one epoch."""
+    """The time that one epoch of training takes that percentage of the population at most."""
     if not 0 < percentile < 100:
         raise BadInput(f"time_limit: percentile={percentile}, expected one between 0 and 100")
-    _, overhead, training = one_epoch(
+    _, _, training = one_epoch(
         population, factors, seed=seed, persistence=persistence, correlation=correlation,
         purpose=draws.Purpose.TIME_LIMIT,
     )  # fmt: skip
-    computing = training if scope == "training" else overhead + training
-    if not math.isfinite(np.percentile(computing, percentile, method="higher")):
+    if not math.isfinite(np.percentile(training, percentile, method="higher")):
         raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
                        "an epoch; lower it")  # fmt: skip
     # Interpolating towards infinity, even by nothing, would give NaN.
-    return float(np.percentile(np.minimum(computing, np.finfo(float).max), percentile))
+    return float(np.percentile(np.minimum(training, np.finfo(float).max), percentile))
 
 
 def _finish(

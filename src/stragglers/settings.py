@@ -138,11 +138,11 @@ Latency = PerExample | PerDomain | Groups
 
 # Schedules: the arguments of the functions in rounds.py and buffer.py.
 class TimeLimit(Settings, frozen=True):
-    """A cap on local computation: in seconds, or a percentile of one epoch over all clients."""
+    """A cap in seconds, or the percentile of one epoch's training time over all clients."""
 
     seconds: Positive | None = None
     percentile: Annotated[float, Meta(gt=0, lt=100)] | None = None
-    scope: Literal["training", "computation"] = "training"
+    scope: Literal["training", "computation"] = "training"  # what is capped: with C or without
     fill: bool = True
 
 

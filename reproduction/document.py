@@ -299,7 +299,7 @@ def _longer(variant: Variant, other: Variant) -> float:
 
 @cache
 def _off(variant: Variant) -> float:
-    """How much more they are than the published one, in percent, with clients of published sizes."""
+    """How much longer than published, in percent, with clients of the published sizes."""
     times = [_time(variant, seed) for seed in range(5)]
     return 100 * (float(np.median(times)) / Variant(variant.preset).document["paper"]["time_s"] - 1)
 

@@ -151,6 +151,9 @@ def test_sweep_is_a_table_of_plans(capsys):
     assert times == sorted(times, reverse=True)
     used = [row["share"]["straggler"]["used"] for row in rows]
     assert used == sorted(used, reverse=True)
+    tables = "check_in={straggler = 1, standard = 2},{straggler = 2}"
+    rows = plan(capsys, "cifar100/per-domain/fedadam", "--sweep", tables)["sweep"]
+    assert [row["set"]["schedule.check_in"]["straggler"] for row in rows] == [1, 2]
     code, text, _ = run(capsys, "plan", "--sweep", "goal=50,100", "--sweep", "over_selection=1,2")
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
 

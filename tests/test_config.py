@@ -86,6 +86,7 @@ def test_resolved_settings_are_the_experiment():
         (["download=2.0"], {"traffic": 1.5}, None, "2 models down (50 % of communication), 1 up"),
         (["upload=0.0", "download_share=0.25"], {"traffic": 0.25}, None, "1 models down (25 %"),
         (["check_in={straggler = 0.1}"], {}, {"straggler": 0.1}, "straggler checks in 0.1 times"),
+        (["check_in.straggler=0.1"], {}, {"straggler": 0.1}, "straggler checks in 0.1 times"),
     ],
 )
 def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
@@ -115,6 +116,17 @@ def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
     assert np.array_equal(seen, before) == (weights is not None)
     words = build.policy(experiment)
     assert words.startswith("rounds of 24 clients that close at 20 reports, ") and told in words
+
+
+def test_a_key_of_a_table_is_set_beside_the_others():
+    given = config.read("cifar100/per-domain/fedadam")
+    sets = ["check_in.straggler=0.5", "schedule.check_in.standard=2", "drop_out.straggler=0.1"]
+    given = config.override_all(given, sets)
+    assert given["schedule"]["check_in"] == {"straggler": 0.5, "standard": 2}
+    assert given["faults"] == {"drop_out": {"straggler": 0.1}}
+    for wrong in ("goal.straggler=1", "check_in.=1", "check_out.straggler=1"):
+        with pytest.raises(BadInput, match="unknown setting"):
+            config.override(given, wrong)
 
 
 def test_groups_that_check_in_alike_change_nothing():

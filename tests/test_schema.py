@@ -82,6 +82,14 @@ def test_paths_are_those_of_the_kinds_that_are_there():
     }  # fmt: skip
 
 
+def test_tables_are_the_paths_that_take_any_key():
+    class Fleet(Struct):
+        shares: float | dict[str, float] = 0.0
+        name: str = ""
+
+    assert set(schema.tables(Fleet, {})) == {"shares"}
+
+
 def test_a_section_is_found_by_its_path():
     assert schema.section_at(Drawing, GOOD, "shapes.b") is Circle
     assert schema.section_at(Drawing, GOOD, "shapes.c") is None

@@ -180,6 +180,12 @@ def full_path(document: dict[str, Any], name: str) -> str:
     if name in paths:
         return name
     matches = [path for path in paths if path.endswith(f".{name}")]
+    table, dot, key = name.rpartition(".")  # a key of a table, such as check_in.straggler
+    matches += [
+        f"{path}.{key}"
+        for path in schema.tables(Experiment, document)
+        if dot and key and f".{path}".endswith(f".{table}")
+    ]
     if len(matches) == 1:
         return matches[0]
     if matches:

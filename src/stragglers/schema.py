@@ -48,18 +48,29 @@ def keys(cls: type[Struct]) -> set[str]:
     return {*cls.__struct_fields__, *_tag_fields(cls)}
 
 
-def paths(cls: type[Struct], document: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def paths(cls: type[Struct], document: dict[str, Any]) -> Iterator[str]:
     """Every settable path of the sections that a document has, or may have without a kind."""
-    yield from (prefix + tag for tag in _tag_fields(cls))
+    return (path for path, _ in _leaves(cls, document, ""))
+
+
+def tables(cls: type[Struct], document: dict[str, Any]) -> Iterator[str]:
+    """Those of them that are, or may be, tables whose keys are anybody's."""
+    for path, annotation in _leaves(cls, document, ""):
+        if any(typing.get_origin(option) is dict for option in _options(annotation)):
+            yield path
+
+
+def _leaves(cls: type[Struct], document: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    yield from ((prefix + tag, str) for tag in _tag_fields(cls))
     for field in msgspec.structs.fields(cls):
         path = prefix + field.name
         structs = [option for option in _options(field.type) if _is_struct(option)]
         value = document.get(field.name, {} if len(structs) == 1 else None)
         sections = list(_sections(field.type, value, path))
         if not sections:
-            yield path
+            yield path, field.type
         for section, inside, where in sections:
-            yield from paths(section, inside, where + ".")
+            yield from _leaves(section, inside, where + ".")
 
 
 def section_at(cls: type[Struct], document: dict[str, Any], path: str) -> type[Struct] | None:

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from stragglers.errors import BadInput, about
 from stragglers.files import checked_path
 
 DEFAULT_PRESET = "fleet"
+BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
 def add(commands: base.Commands) -> None:
@@ -61,28 +63,25 @@ def plan(options: argparse.Namespace) -> None:
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
     with about(options.preset):
-        paths, rows = _swept(options.sweep, document)
+        rows = _swept(options.sweep, document)
     if options.json:
         print(base.json({"preset": options.preset, "sweep": rows}))
         return
     from stragglers.report import tables
 
-    leaves = [path.rsplit(".", 1)[-1] for path in paths]
-    keys = leaves if len(set(leaves)) == len(leaves) else paths
-    tables.print_sweep(options.preset, keys, rows)
+    names = [assignment.partition("=")[0].strip() for assignment in options.sweep]
+    tables.print_sweep(options.preset, names, rows)
 
 
-def _swept(
-    sweep: Sequence[str], document: dict[str, Any]
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """The paths that are swept, and a plan's numbers for each combination of their values."""
+def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any]]:
+    """A plan's numbers for each combination of the values that are swept."""
     axes = []
     for assignment in sweep:
         name, _, values = assignment.partition("=")
         if not values:
             raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
         path = config.full_path(document, name.strip())
-        axes.append([(path, value.strip()) for value in values.split(",")])
+        axes.append([(path, value.strip()) for value in re.split(BETWEEN, values)])
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
         if one == other or any({one, other} <= group for group in config.ALTERNATIVES):
@@ -93,7 +92,7 @@ def _swept(
         for path, value in chosen:
             swept = config.override(swept, f"{path}={value}")
         documents.append(({path: config.value_of(value) for path, value in chosen}, swept))
-    return paths, [{"set": chosen, **summarised(swept)[0]} for chosen, swept in documents]
+    return [{"set": chosen, **summarised(swept)[0]} for chosen, swept in documents]
 
 
 def summarised(document: dict[str, Any]) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ def test_every_open_point_can_be_trained():
         keys = {variant.key for variant in point.variants}
         assert len(keys) == len(point.variants) > 1
         assert point.beside in config.presets()
-        kappa = point.name in ("beta", "persistence-feast", "tau-small-kappa")  # with one of its own
+        kappa = point.name in ("beta", "persistence-feast", "tau-small-kappa")  # has its own
         assert (rows.Variant(point.preset).key in keys) != kappa
 
 

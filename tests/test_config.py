@@ -85,6 +85,7 @@ def test_resolved_settings_are_the_experiment():
         (["correlation=0.9"], {"correlation": 0.9}, None, "communication by 0.9"),
         (["download=2.0"], {"traffic": 1.5}, None, "2 models down (50 % of communication), 1 up"),
         (["upload=0.0", "download_share=0.25"], {"traffic": 0.25}, None, "1 models down (25 %"),
+        (["cost=tokens"], {"by_tokens": True}, None, "time per example by its tokens"),
         (["check_in={straggler = 0.1}"], {}, {"straggler": 0.1}, "straggler checks in 0.1 times"),
         (["check_in.straggler=0.1"], {}, {"straggler": 0.1}, "straggler checks in 0.1 times"),
     ],
@@ -94,7 +95,7 @@ def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
         config.read("cifar100/per-domain/fedadam-over-selection"), ["updates=2000", *sets]
     )
     experiment = config.experiment_from(given)
-    who = build.clients(experiment.task, 0)
+    who = build.clients(experiment.task, 0)._replace(tokens=np.arange(1.0, 501.0))
     ours = build.timetable(experiment, who)
     delay = latency.latency(who, latency.PER_DOMAIN, seed=0, **options)
     theirs = over_selected(

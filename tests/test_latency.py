@@ -150,6 +150,23 @@ def test_a_picture_and_a_limit_show_the_devices_that_there_are():
     assert limit == np.percentile(training, 75)
 
 
+def test_by_tokens_long_examples_take_longer_and_a_mean_one_what_it_did():
+    who = people(10, 10, 20, 0)._replace(tokens=np.array([5.0, 15.0, 10.0, 7.0]))
+    drawn = draw(who, CONSTANT, by_tokens=True)
+    assert drawn.seconds.tolist() == [5 + 3 + 0.5 * n for n in (5, 15, 20, 0)]
+    assert drawn.examples.tolist() == [10, 10, 20, 0]
+    assert draw(who, CONSTANT).seconds.tolist() == [5 + 3 + 0.5 * n for n in (10, 10, 20, 0)]
+    limited = draw(who, CONSTANT, by_tokens=True, limit=TimeLimit(2.5, fill=False))
+    assert limited.examples.tolist() == [10, 3, 5, 0]
+    # Of 0, 2.5, 7.5 and 10 seconds of training.
+    assert latency.percentile_limit(who, CONSTANT, seed=0, percentile=50, by_tokens=True) == 5
+
+
+def test_tokens_must_be_known():
+    with pytest.raises(BadInput, match="latency.cost: 'tokens' given, but of a test they are not"):
+        draw(people(1), CONSTANT, by_tokens=True)
+
+
 def test_a_client_keeps_its_luck_wherever_it_stands_in_a_cohort():
     sample = latency.latency(population.emnist(), latency.PER_DOMAIN, seed=3, persistence=1.0)
     cohort = np.array([7, 3000, 7, 12])
@@ -228,6 +245,9 @@ def test_medians_are_those_of_the_papers_percentile_tables(task, factors, median
         (TimeLimit(10, "computation", fill=False), [5 + 10, 5 + 3 + 5], [14, 10]),
         (TimeLimit(2, "computation", fill=True), [5 + 3, 5 + 3], [0, 0]),  # C alone is longer
         (TimeLimit(2, "computation", fill=False), [5 + 3, 5 + 3], [0, 0]),
+        (TimeLimit(10, "latency", fill=True), [10, 10], [4, 4]),
+        (TimeLimit(15, "latency", fill=False), [15, 5 + 3 + 5], [14, 10]),
+        (TimeLimit(7, "latency", fill=True), [5 + 3, 5 + 3], [0, 0]),  # C and communication alone
         (TimeLimit(0.7, "training", fill=True), [8.7, 8.7], [1, 1]),  # whole examples only
     ],
 )
@@ -238,7 +258,9 @@ def test_a_time_limit_cuts_the_computation_and_never_the_communication(limit, se
 
 
 LIMITS = [
-    TimeLimit(10, scope, fill) for scope in ("training", "computation") for fill in (True, False)
+    TimeLimit(10, scope, fill)
+    for scope in ("training", "computation", "latency")
+    for fill in (True, False)
 ]
 
 
@@ -247,11 +269,11 @@ LIMITS = [
 def test_a_client_without_examples_trains_none_and_takes_no_time_for_it(limit, per_example):
     factors = CONSTANT._replace(per_example=constant(per_example))
     drawn = draw(people(0, 4), factors, limit=limit)
-    assert drawn.seconds[0] == 5 + 3 and drawn.examples[0] == 0
+    assert drawn.seconds[0] == 5 + 3 and drawn.examples[0] == 0  # within every limit
     assert drawn.seconds[1] >= 5 + 3 and drawn.examples[1] >= 0
 
 
-@pytest.mark.parametrize("scope", ["training", "computation"])
+@pytest.mark.parametrize("scope", ["training", "computation", "latency"])
 def test_a_time_limit_that_nobody_reaches_changes_nothing(scope):
     who, limit = population.emnist(), TimeLimit(1e12, scope, fill=False)
     free, bound = draw(who, latency.PER_DOMAIN), draw(who, latency.PER_DOMAIN, limit=limit)

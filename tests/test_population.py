@@ -192,7 +192,20 @@ def test_spaces_blank_lines_and_a_byte_order_mark_do_no_harm(tmp_path):
     assert who.examples.tolist() == [12, 0] and who.groups == ("fast", "slow")
 
 
+def test_tokens_are_a_fourth_column(tmp_path):
+    file = tmp_path / "fleet.csv"
+    file.write_text("client,examples,group,tokens\na,10,x,5\nb,30,y,12.5\n")
+    who = population.from_csv(file)
+    assert who.tokens.tolist() == [5, 12.5] and who.examples.tolist() == [10, 30]
+    np.testing.assert_allclose(who.cost(), np.array([5, 12.5]) / (425 / 40))
+
+
+LONG = b"client,examples,group,tokens\n"
 BAD_FILES = {
+    "no tokens": (LONG + b"a,1,x\n", "line 2: 'a,1,x'"),
+    "tokens that are none": (LONG + b"a,1,x,5\nb,1,x,few\n", "line 3: 'b,1,x,few'"),
+    "tokens without end": (LONG + b"a,1,x,inf\n", "a number of tokens above 0"),
+    "0 tokens": (LONG + b"a,1,x,0\n", "a number of tokens above 0"),
     "missing": (None, "No such file"),
     "empty": (b"", "line 1: ''"),
     "no clients": (HEADER, "no clients"),

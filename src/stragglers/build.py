@@ -129,9 +129,8 @@ def time_limit(
     seconds = given.seconds
     if given.percentile is not None:
         seconds = latency.percentile_limit(
-            who, factors(delays), seed=seed, percentile=given.percentile,
-            persistence=delays.persistence, correlation=delays.correlation,
-        )  # fmt: skip
+            who, factors(delays), seed=seed, percentile=given.percentile, **beyond(delays)
+        )
     assert seconds is not None
     return TimeLimit(seconds, given.scope, given.fill)
 
@@ -213,7 +212,10 @@ def beyond(given: settings.Latency) -> dict[str, Any]:
     """What the paper's latency has not; traffic is in times of one model each way."""
     down, up = given.download_share, 1 - given.download_share
     traffic = down * given.download + up * given.upload
-    return {"persistence": given.persistence, "correlation": given.correlation, "traffic": traffic}
+    return {
+        "persistence": given.persistence, "correlation": given.correlation, "traffic": traffic,
+        "by_tokens": given.cost == "tokens",
+    }  # fmt: skip
 
 
 def check_trainable(experiment: settings.Experiment) -> None:
@@ -279,6 +281,7 @@ def _luck(given: settings.Latency) -> list[str]:
     if (given.download, given.upload) != (1, 1):
         words.append(f"{given.download:g} models down ({100 * given.download_share:g} % of "
                      f"communication), {given.upload:g} up")  # fmt: skip
+    words += ["time per example by its tokens"] if given.cost == "tokens" else []
     return words
 
 

@@ -13,20 +13,24 @@ Likewise, with correlation r, a device that computes fast may have a fast networ
     z_per_example = r * z_communication + sqrt(1 - r^2) * z          (r = 0: the paper)
 
 T_communication is for one model each way; whatever else goes over the network multiplies it
-(`traffic`).
+(`traffic`). Where time goes by tokens, T_per_example is that of an example of mean length:
 
-N = epochs * the client's examples. Under a time limit L of computation the client trains until L
-and reports what it has (`fill`: fast clients go on beyond their epochs):
+    T_per_example of a client = T_per_example * (its tokens an example / the mean of all examples)
+
+N = epochs * the client's examples. Under a time limit L the client trains until L and reports what
+it has (`fill`: fast clients go on beyond their epochs). What L caps is its scope:
 
     training     T = T_communication + C + L,      examples trained = L / T_per_example
     computation  T = T_communication + max(C, L),  examples trained = (L - C) / T_per_example
+    latency      T = max(T_communication + C, L),  (L - C - T_communication) / T_per_example
+                 for clients who know beforehand how long their upload will take
 
 Latency never depends on weights, and the draw of dispatch number d is row d of an endless table.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +65,14 @@ PER_DOMAIN = {
 }
 
 
+Scope = Literal["training", "computation", "latency"]
+
+
 class TimeLimit(NamedTuple):
-    """A cap on the time that a client computes; communication is never cut."""
+    """A cap on the time that a client trains; communication and C are never cut."""
 
     seconds: float  # L
-    scope: Literal["training", "computation"] = "training"  # computation includes C
+    scope: Scope = "training"
     fill: bool = True  # train until L even when the epochs are done before
 
 
@@ -79,11 +86,12 @@ def latency(
     persistence: float = 0.0,
     correlation: float = 0.0,
     traffic: float = 1.0,
+    by_tokens: bool = False,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
     if limit is not None and not 0 < limit.seconds < math.inf:
         raise BadInput(f"time_limit: seconds={limit.seconds}, expected a finite number > 0")
-    sample = _sampler(population, factors, seed, persistence, correlation, traffic)
+    sample = _sampler(population, factors, seed, persistence, correlation, traffic, by_tokens)
 
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
         z = draws.normals(seed, draws.Purpose.LATENCY, first, first + len(clients), 3)
@@ -102,12 +110,13 @@ def one_epoch(
     persistence: float = 0.0,
     correlation: float = 0.0,
     traffic: float = 1.0,
+    by_tokens: bool = False,
     purpose: draws.Purpose = draws.Purpose.PICTURE,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Communication, C and training time of each client once: what the paper's figures show."""
     clients = np.arange(population.clients)
     z = draws.normals(seed, purpose, 0, len(clients), 3)
-    sample = _sampler(population, factors, seed, persistence, correlation, traffic)
+    sample = _sampler(population, factors, seed, persistence, correlation, traffic, by_tokens)
     communication, overhead, per_example = sample(clients, z)
     return communication, overhead, _training(per_example, population.examples)
 
@@ -118,16 +127,14 @@ def percentile_limit(
     *,
     seed: int,
     percentile: float,
-    persistence: float = 0.0,
-    correlation: float = 0.0,
+    **options: Any,
 ) -> float:
     """The time that one epoch of training takes that percentage of the population at most."""
     if not 0 < percentile < 100:
         raise BadInput(f"time_limit: percentile={percentile}, expected one between 0 and 100")
     _, _, training = one_epoch(
-        population, factors, seed=seed, persistence=persistence, correlation=correlation,
-        purpose=draws.Purpose.TIME_LIMIT,
-    )  # fmt: skip
+        population, factors, seed=seed, purpose=draws.Purpose.TIME_LIMIT, **options
+    )
     if not math.isfinite(np.percentile(training, percentile, method="higher")):
         raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
                        "an epoch; lower it")  # fmt: skip
@@ -146,8 +153,10 @@ def _finish(
         seconds = communication + overhead + _training(per_example, wanted)
         return Draw(seconds, wanted.astype(np.int64))
     spare = np.full_like(overhead, limit.seconds)
-    if limit.scope == "computation":
+    if limit.scope != "training":
         spare = np.maximum(spare - overhead, 0)
+    if limit.scope == "latency":
+        spare = np.maximum(spare - communication, 0)
     reach = np.floor(np.divide(spare, per_example, out=wanted.copy(), where=per_example > 0))
     reach = np.minimum(reach, MOST_EXAMPLES)
     training = np.minimum(_training(per_example, wanted), spare)
@@ -172,6 +181,7 @@ def _sampler(
     persistence: float,
     correlation: float,
     traffic: float,
+    by_tokens: bool,
 ) -> Callable[[NDArray[np.integer], NDArray[np.float64]], NDArray[np.float64]]:
     """Maps clients and normal draws [3, clients] to communication, C and T_per_example."""
     if not 0 <= persistence <= 1:
@@ -181,6 +191,7 @@ def _sampler(
     if not 0 <= traffic < math.inf:
         raise BadInput(f"traffic={traffic}, expected a finite number >= 0")
     of_group = _by_group(population, factors)
+    cost = population.cost() if by_tokens else None
     own = np.empty((3, 0))
     if persistence:
         own = draws.normals(seed, draws.Purpose.DEVICE, 0, population.clients, 3)
@@ -194,6 +205,8 @@ def _sampler(
         times = of_group(clients, z)
         if traffic != 1:  # nothing takes no time, even where a single model would take forever
             times[0] = traffic * times[0] if traffic else 0.0
+        if cost is not None:
+            times[2] *= cost[clients]
         return times
 
     return sample

@@ -8,9 +8,10 @@ The paper's split: the clients richest in the straggler classes are the straggle
 else loses those classes (Hard et al., section 4.1). Sizes here are those after the removal.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from stragglers.distributions import Distribution
 from stragglers.errors import BadInput, did_you_mean, shown
 from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 
+COLUMNS = ["client", "examples", "group", "tokens"]  # of a CSV file
 PAPER_GROUPS = ("standard", "straggler")
 MOST_EXAMPLES = 10**15  # of one client; float64 counts that far exactly
 VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
@@ -31,6 +33,7 @@ class Population(NamedTuple):
     group: NDArray[np.int16]  # index into `groups`, of each client
     groups: tuple[str, ...]
     origin: str  # where the sizes come from
+    tokens: NDArray[np.float64] | None = None  # of an example of each client, on average; if known
 
     @property
     def clients(self) -> int:
@@ -43,6 +46,15 @@ class Population(NamedTuple):
                 raise BadInput(f"no group {name!r} in {self.origin}; "
                                f"{did_you_mean(name, self.groups)}")  # fmt: skip
         return np.array([given.get(name, otherwise) for name in self.groups])[self.group]
+
+    def cost(self) -> NDArray[np.float64]:
+        """Of an example of each client by its tokens, against the mean over all examples."""
+        if self.tokens is None:
+            raise BadInput(f"latency.cost: 'tokens' given, but of {self.origin} they are not "
+                           "known; expected 'examples', or clients with tokens: those of "
+                           "StackOverflow's data or of a CSV file")  # fmt: skip
+        total = np.sum(self.tokens * self.examples)
+        return self.tokens * (self.examples.sum() / total) if total else np.ones(self.clients)
 
 
 def fleet(groups: Mapping[str, tuple[int, Distribution]], seed: int = 0) -> Population:
@@ -60,47 +72,64 @@ def fleet(groups: Mapping[str, tuple[int, Distribution]], seed: int = 0) -> Popu
 
 
 def from_csv(file: str | Path) -> Population:
-    """Reads `client,examples,group`, one client a line under that header, groups in order."""
+    """Reads `client,examples,group`, one client a line under that header, groups in order.
+
+    A fourth column `tokens` has those of one example of the client, on average.
+    """
     path = Path(file)
     examples: list[int] = []
+    tokens: list[float] = []
     group: list[int] = []
     groups: dict[str, int] = {}
     seen: set[str] = set()
     rows = csvfile.rows(path, "a CSV file of clients")
     _, header = next(rows, (1, []))
-    if [name.strip() for name in header] != ["client", "examples", "group"]:
+    columns = [name.strip() for name in header]
+    if columns not in (COLUMNS[:3], COLUMNS):
         raise BadInput(
             f"{path}: line 1: {shown(','.join(header))}, expected the header "
-            "'client,examples,group'"
+            "'client,examples,group', and ',tokens' if they are known"
         )
     for line, row in rows:
         if not row:
             continue
-        client, count, name = _client(path, line, row)
+        client, count, name, *length = _client(path, line, row, columns)
         if client in seen:
             raise BadInput(f"{path}: line {line}: client {client!r} again")
         seen.add(client)
         examples.append(count)
+        tokens += length
         group.append(groups.setdefault(name, len(groups)))
     if not examples:
         raise BadInput(f"{path}: no clients, expected a line 'client,examples,group' for each")
     if len(groups) > np.iinfo(np.int16).max:
         raise BadInput(f"{path}: {len(groups)} groups, expected a few; is `group` the client?")
     return Population(
-        np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}"
-    )
+        np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}",
+        np.array(tokens) if tokens else None,
+    )  # fmt: skip
 
 
-def _client(path: Path, line: int, row: list[str]) -> tuple[str, int, str]:
+def _client(path: Path, line: int, row: list[str], columns: list[str]) -> tuple[Any, ...]:
     fields = [field.strip() for field in row]
-    if len(fields) == 3 and all(fields):
-        client, count, name = fields
-        if count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES:
-            return client, int(count), name
+    if len(fields) == len(columns) and all(fields):
+        client, count, name, *tokens = fields
+        whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
+        length = [_number(text) for text in tokens]
+        if whole and all(0 < number <= MOST_EXAMPLES for number in length):
+            return client, int(count), name, *length
     raise BadInput(
-        f"{path}: line {line}: {shown(','.join(row))}, expected client,examples,group with a "
+        f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
         f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
+        + (" and a number of tokens above 0" if len(columns) > 3 else "")
     )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:

@@ -119,6 +119,7 @@ class AnyLatency(Settings, frozen=True, kw_only=True):
     download: NotNegative = 1.0  # models that a client gets; the factor is for one each way
     upload: NotNegative = 1.0  # models that it sends
     download_share: Share = 0.5  # of the factor
+    cost: Literal["examples", "tokens"] = "examples"  # what training takes time in proportion to
 
 
 class PerExample(AnyLatency, frozen=True, tag="per-example", tag_field="model"):
@@ -142,7 +143,7 @@ class TimeLimit(Settings, frozen=True):
 
     seconds: Positive | None = None
     percentile: Annotated[float, Meta(gt=0, lt=100)] | None = None
-    scope: Literal["training", "computation"] = "training"  # what is capped: with C or without
+    scope: Literal["training", "computation", "latency"] = "training"  # what is capped
     fill: bool = True
 
 

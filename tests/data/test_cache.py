@@ -1,6 +1,7 @@
 import json
 import os
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -82,7 +83,10 @@ def test_a_changed_source_is_prepared_again(source, folder, capsys):
 
 def test_another_version_is_prepared_again(source, folder, monkeypatch):
     make(source)
-    monkeypatch.setattr(cache, "key_of", lambda *given: cache.Key({}, {}, version=2))
+    real, later = cache.key_of, cache.VERSION + 1
+    monkeypatch.setattr(
+        cache, "key_of", lambda *given: msgspec.structs.replace(real(*given), version=later)
+    )
     with pytest.raises(AssertionError, match="made again"):
         make(source, refuse)
 

@@ -64,6 +64,7 @@ def test_every_layout(tmp_path, write):
     data = prepared(tmp_path, ("math", "c++"), 4)
     #                         31: to the, join      4       77           8: the join, select
     assert data.examples.tolist() == [2, 1, 1, 2]
+    assert data.tokens.tolist() == [3 + 2, 5, 3, 3 + 2]
     assert data.straggler.tolist() == [True, False, True, False]
     assert [row[row > 0].tolist() for row in data.sentences] == [
         [1, 5, 3, 2], [1, 4, 2], [1, 3, 6, 3, 4, 2], [1, OOV, 3, 2], [1, 3, 4, 2], [1, 6, 2],

@@ -100,6 +100,7 @@ def test_the_task(tmp_path):
     assert who.groups == population.PAPER_GROUPS
     assert who.examples.tolist() == [2, 1, 1, 2]
     assert who.group.tolist() == [1, 0, 1, 0]
+    assert who.tokens is not None and who.tokens.tolist() == [2.5, 5, 3, 2.5]
     assert "4 users, 2 of them stragglers; not the published" in who.origin
     assert task.offsets.tolist() == [0, 2, 3, 4, 6]
     assert task.test_straggler.tolist() == [False, True, True]

@@ -29,7 +29,7 @@ from stragglers.device import cache_folder
 from stragglers.errors import BadInput
 from stragglers.files import sync
 
-VERSION = 1
+VERSION = 2
 BLOCK = 1 << 24
 CHECKED = 1 << 30  # bytes up to which every block is checked
 SAMPLED = 16  # blocks beyond that

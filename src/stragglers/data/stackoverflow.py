@@ -55,6 +55,7 @@ class Files(NamedTuple):
 class Prepared(NamedTuple):
     sentences: NDArray[np.uint16]  # [sentences, 21], one user's after another's
     examples: NDArray[np.int64]  # of each user
+    tokens: NDArray[np.int64]  # of each user's sentences: words, and their ends
     straggler: NDArray[np.bool_]  # each user
     test_sentences: NDArray[np.uint16]
     test_straggler: NDArray[np.bool_]  # each test sentence
@@ -108,8 +109,10 @@ def _build(writer: Writer, files: Files, straggler_tags: tuple[str, ...], words:
     for user, columns in _watched(files, "train", fields, "training sentences"):
         place[user] = len(place)
         slow = any(map(tagged, columns["tags"]))
-        pieces.add("sentences", encode(columns["tokens"]))
-        pieces.add("examples", np.array([len(columns["tokens"])], np.int64))
+        sentences = encode(columns["tokens"])
+        pieces.add("sentences", sentences)
+        pieces.add("examples", np.array([len(sentences)], np.int64))
+        pieces.add("tokens", np.array([np.count_nonzero(sentences[:, 1:] != PAD)], np.int64))
         pieces.add("straggler", np.array([slow]))
     for user, columns in _watched(files, "test", fields, "test sentences"):
         pieces.add("test_sentences", encode(columns["tokens"]))

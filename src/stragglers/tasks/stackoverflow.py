@@ -52,6 +52,7 @@ def stackoverflow(
     population = Population(
         np.asarray(data.examples), data.straggler.astype(np.int16), PAPER_GROUPS,
         origin(len(data.examples), len(data.sentences), int(data.straggler.sum()), path),
+        np.asarray(data.tokens) / np.maximum(data.examples, 1),
     )  # fmt: skip
     return check(Task(
         name="stackoverflow",

@@ -24,6 +24,7 @@ from reproduction.rows import (
 from reproduction.rows import points as open_points
 from reproduction.rows import published as published_rows
 from stragglers import build, config
+from stragglers.commands.plan import summarised
 from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
@@ -62,6 +63,7 @@ def document() -> str:
         apart=lambda preset, other: _apart(there, preset, other),
         share=lambda preset: _straggler_share(there, preset),
         scatter=lambda preset, *sets: _scatter(Variant(preset, sets)),
+        expected=lambda preset: _expected_share(Variant(preset)),
         off=lambda preset, *sets: _off(Variant(preset, sets)),
         longer=lambda preset, *sets: _longer(Variant(preset), Variant(preset, sets)),
         both=lambda ours: f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}",
@@ -281,7 +283,7 @@ def _apart(there: Found, preset: str, other: str) -> float:
     return 100 * max(abs(ends[0][seed] - ends[1][seed]) for seed in ends[0].keys() & ends[1])
 
 
-# Simulated times, which take no training.
+# Schedules, which take no training.
 
 
 @cache
@@ -302,6 +304,12 @@ def _off(variant: Variant) -> float:
     """How much longer than published, in percent, with clients of the published sizes."""
     times = [_time(variant, seed) for seed in range(5)]
     return 100 * (float(np.median(times)) / Variant(variant.preset).document["paper"]["time_s"] - 1)
+
+
+@cache
+def _expected_share(variant: Variant) -> float:
+    """Of stragglers among reports on time, in percent, with clients of the published sizes."""
+    return 100 * summarised(variant.document)[0]["share"]["straggler"]["used"]
 
 
 def _time(variant: Variant, seed: int) -> float:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from stragglers import build, cli, config, draws, faults, latency, plan, population, run
+from stragglers import build, cli, config, draws, faults, latency, plan, population, run, words
 from stragglers.buffer import buffered
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
@@ -332,4 +332,4 @@ def test_without_faults_nothing_is_named():
     plain = config.experiment_from(config.read("fleet"))
     assert "faults" not in config.resolved(plain)
     assert "minimum" not in config.resolved(plain)["schedule"]
-    assert "faults" not in build.policy(plain)
+    assert "faults" not in words.policy(plain)

@@ -17,12 +17,12 @@ ORDER = [
     "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
     "interpret", "checkpoint", "records", "plan", "report", "settings", "schema", "config",
-    "build", "run", "recording", "progress", "stopping", "workers", "trials", "tune", "samples",
+    "build", "words", "run", "recording", "progress", "stopping", "workers", "trials", "tune", "samples",
     "describe", "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",
-    "config", "build",
+    "config", "build", "words",
 }  # fmt: skip
 JAX = {"jax", "jaxlib", "optax"}  # optax imports jax
 

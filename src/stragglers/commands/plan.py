@@ -99,6 +99,7 @@ def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
     """A plan's numbers, and the population, schedule and latencies that they come from."""
     from stragglers import build
     from stragglers.plan import summarise
+    from stragglers.words import policy
 
     experiment = config.experiment_from(document)
     build.check(experiment)
@@ -109,7 +110,7 @@ def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
         **summarise(clients, schedule, latencies),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
-        "policy": build.policy(experiment),
+        "policy": policy(experiment),
         "seed": experiment.seed,
     }
     return summary, clients, schedule, latencies

@@ -115,10 +115,8 @@ def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
         for given in (given, config.read("cifar100/per-domain/fedadam-over-selection"))
     )
     assert np.array_equal(seen, before) == (weights is not None)
-    told_all = words.policy(experiment)
-    assert (
-        told_all.startswith("rounds of 24 clients that close at 20 reports, ") and told in told_all
-    )
+    text = words.policy(experiment)
+    assert text.startswith("rounds of 24 clients that close at 20 reports, ") and told in text
 
 
 def test_a_key_of_a_table_is_set_beside_the_others():

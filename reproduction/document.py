@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reproduction.claims import claims
+from reproduction.claims import EQUAL, claims
 from reproduction.rows import (
     HERE,
     TABLES,
@@ -171,9 +171,10 @@ def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> 
     above = [
         label
         for label, ours in there.items()
-        if ours.late_straggler > beside.late_straggler and ours.late_total > beside.late_total
-    ]
-    return f"{said} Above {row.row} in both: {'; '.join(above) or 'none'}."
+        if min(ours.late_straggler - beside.late_straggler,
+               ours.late_total - beside.late_total) > EQUAL
+    ]  # fmt: skip
+    return f"{said} Above {row.row} in both by more than a point: {'; '.join(above) or 'none'}."
 
 
 class Exchange(NamedTuple):

@@ -158,6 +158,18 @@ def test_sweep_is_a_table_of_plans(capsys):
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
 
 
+def test_a_plan_says_who_reports_without_training(capsys):
+    limited = ("cifar100/per-domain/fedavg-time-limit", "--set", "scope=computation")
+    out = plan(capsys, *limited, "--set", "seconds=39.4")
+    assert out["time_limit_s"] == 39.4
+    idle = {name: group["untrained"] for name, group in out["groups"].items()}
+    assert 0 < idle["standard"] < 0.1 < idle["straggler"] < 1
+    text = run(capsys, "plan", *limited, "--sweep", "seconds=39.4,1000")[1]
+    assert "straggler: untrained" in text and "without a local step" in text
+    text = run(capsys, "plan", "cifar100/per-domain/fedavg")[1]
+    assert "untrained" not in text and "time limit" not in text
+
+
 def test_text_says_what_the_sizes_are(capsys):
     assert "a model of EMNIST" in run(capsys, "plan", "emnist/per-domain/fedavg")[1]
     text = run(capsys, "plan", "stackoverflow/per-example/fedavg-over-selection")[1]
@@ -230,6 +242,8 @@ BAD = {
     "--figur plan.png": "did you mean '--figure'",
     "--sweep goal=1,2 --figure plan.png": "leave out",
     "--sweep goal=10,20 --sweep goal=30": "exclude each other",
+    "--sweep drop_out=0,0.1 --sweep drop_out.straggler=0": "exclude each other",
+    "--sweep drop_out.straggler=0,1": "faults.drop_out.straggler=1: round",
     "--sweep cohort=60,70 --sweep over_selection=1,2": "exclude each other",
     "--set over_selection=inf": "schedule.over_selection",
     "--goal 3": "--set KEY=VALUE",

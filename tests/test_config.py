@@ -128,6 +128,41 @@ def test_a_key_of_a_table_is_set_beside_the_others():
     for wrong in ("goal.straggler=1", "check_in.=1", "check_out.straggler=1"):
         with pytest.raises(BadInput, match="unknown setting"):
             config.override(given, wrong)
+    with pytest.raises(BadInput, match="did you mean 'drop_out.straggler'"):
+        config.override(given, "dropout.straggler=0.1")
+    everybody = config.override(given, "drop_out=0.2")
+    with pytest.raises(BadInput, match=r"faults.drop_out is 0.2 for everybody; give a table"):
+        config.override(everybody, "drop_out.straggler=0.1")
+
+
+def test_a_section_is_not_a_setting():
+    given = config.read("cifar100/per-domain/fedavg")
+    with pytest.raises(BadInput, match=r"'time_limit' is a section; set one of .*\.seconds"):
+        config.override(given, "time_limit=60")
+
+
+@pytest.mark.parametrize(
+    "sets, least, told",
+    [
+        ([], 1, "at 20 reports"),
+        (["last_batch=drop"], 20, "at 20 reports"),
+        (["seconds=60", "scope=latency"], 20, "latency limited to 60 s"),
+        (["percentile=75"], 20, "training limited to what 75 % of clients train an epoch in"),
+    ],
+)
+def test_a_time_limit_in_words_and_in_batches(sets, least, told):
+    given = config.override_all(config.read("cifar100/per-domain/fedavg"), sets)
+    experiment = config.experiment_from(given)
+    assert build.least_examples(experiment) == least
+    assert words.policy(experiment).endswith(told)
+
+
+def test_a_percentile_of_training_is_no_limit_of_a_report():
+    given = config.override_all(
+        config.read("cifar100/per-domain/fedavg"), ["percentile=75", "scope=latency"]
+    )
+    with pytest.raises(BadInput, match="percentile=75 with scope='latency'.*give `seconds`"):
+        build.check(config.experiment_from(given))
 
 
 def test_groups_that_check_in_alike_change_nothing():

@@ -3,8 +3,10 @@
 import numpy as np
 
 from stragglers.buffer import buffered
+from stragglers.latency import Draw
 from stragglers.plan import summarise
 from stragglers.population import Population
+from stragglers.rounds import over_selected
 from tests.helpers import table_latency
 
 CLIENTS = Population(np.full(6, 10), np.array([0, 0, 0, 0, 1, 1], np.int16), ("quick", "slow"), "")
@@ -28,3 +30,12 @@ def test_devices_work_until_they_report_or_training_ends():
     found = summary([2.0, 50.0] + [2.0] * 20, buffer=1, concurrency=2, updates=3, refill="at_once")
     assert found["time_s"] == 6 and found["reports"]["in_flight"] == 1
     assert found["device_s"] == {"used": 6, "wasted": 0, "in_flight": 6}
+
+
+def test_reports_on_less_than_a_batch_are_untrained():
+    late_one = Draw(np.array([1.0, 1.0, 2.0, 9.0]), np.array([19, 20, 3, 1]))
+    plan = over_selected(4, lambda first, who: late_one, seed=0, goal=3, cohort=4, updates=3)
+    everybody = Population(np.full(4, 50), np.zeros(4, np.int16), ("all",), "")
+    found = summarise(everybody, plan, np.ones(4), least=20)["groups"]
+    assert found["all"]["untrained"] == 2 / 3
+    assert summarise(everybody, plan, np.ones(4))["groups"]["all"]["untrained"] == 0

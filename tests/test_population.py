@@ -204,8 +204,8 @@ LONG = b"client,examples,group,tokens\n"
 BAD_FILES = {
     "no tokens": (LONG + b"a,1,x\n", "line 2: 'a,1,x'"),
     "tokens that are none": (LONG + b"a,1,x,5\nb,1,x,few\n", "line 3: 'b,1,x,few'"),
-    "tokens without end": (LONG + b"a,1,x,inf\n", "a number of tokens above 0"),
-    "0 tokens": (LONG + b"a,1,x,0\n", "a number of tokens above 0"),
+    "tokens without end": (LONG + b"a,1,x,inf\n", "tokens from 1e-06 to 1e+09"),
+    "0 tokens": (LONG + b"a,1,x,0\n", "tokens from 1e-06 to 1e+09"),
     "missing": (None, "No such file"),
     "empty": (b"", "line 1: ''"),
     "no clients": (HEADER, "no clients"),

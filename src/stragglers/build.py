@@ -118,6 +118,9 @@ def check(experiment: settings.Experiment) -> None:
 def _check_limit(given: settings.TimeLimit | None) -> None:
     if given is not None and (given.seconds is None) == (given.percentile is None):
         raise BadInput("schedule.time_limit: give `seconds` or `percentile`, and not both")
+    if given is not None and given.scope == "latency" and given.percentile is not None:
+        raise BadInput(f"schedule.time_limit: percentile={given.percentile:g} with scope='latency',"
+                       " but a percentile is one of training times; give `seconds`")  # fmt: skip
 
 
 def time_limit(
@@ -237,6 +240,13 @@ def history_length(experiment: settings.Experiment) -> int:
     if isinstance(given, settings.OverSelected) and given.late_rounds is not None:
         return given.late_rounds
     raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
+
+
+def least_examples(experiment: settings.Experiment) -> int:
+    """On fewer a client trains nothing: where only whole batches count, a batch."""
+    given, limit = experiment.client, experiment.schedule.time_limit
+    whole = given is not None and (limit is not None or given.last_batch == "drop")
+    return given.batch_size if given is not None and whole else 1
 
 
 def cohort(given: settings.OverSelected) -> int:

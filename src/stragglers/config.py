@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from stragglers import schema, tomlfile
-from stragglers.errors import BadInput, did_you_mean
+from stragglers.errors import BadInput, did_you_mean, shown
 from stragglers.settings import Experiment
 
 # Settings of which one replaces another: giving one with `--set` takes the other away.
@@ -136,6 +136,7 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
     if not equals or not name.strip():
         raise BadInput(f"{assignment!r} given, expected key=value")
     path = full_path(document, name.strip())
+    _check_key(document, path)
     for group in ALTERNATIVES:
         if path in group:
             for other in group - {path}:
@@ -148,6 +149,18 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
         for key in _keys_at(document, section) - _keys_at(changed, section):
             changed = _without(changed, [*section.split("."), key])
     return changed
+
+
+def _check_key(document: dict[str, Any], path: str) -> None:
+    """Refuses a group's number where everybody has one: it would take the others' away."""
+    *parts, key = path.split(".")
+    inside: Any = document
+    for part in parts:
+        inside = inside.get(part, {}) if isinstance(inside, dict) else inside
+    if not isinstance(inside, dict | None):
+        table = ".".join(parts)
+        raise BadInput(f"{path} given, but {table} is {shown(inside)} for everybody; give a table: "
+                       f"{table}={{{key} = ...}}")  # fmt: skip
 
 
 def _leaf(path: str) -> str:
@@ -190,7 +203,12 @@ def full_path(document: dict[str, Any], name: str) -> str:
         return matches[0]
     if matches:
         raise BadInput(f"{name!r} could be any of {', '.join(matches)}; give the whole path")
+    if inside := [path for path in paths if f".{name}." in f".{path}"]:
+        raise BadInput(f"{name!r} is a section; set one of {', '.join(inside)}")
+    paths = [path for path in paths if not path.startswith(("paper.", "readings"))]
     leaves = {path.rsplit(".", 1)[-1] for path in paths}
+    if dot:  # perhaps a table, mistyped
+        leaves |= {f"{_leaf(path)}.{key}" for path in schema.tables(Experiment, document)}
     raise BadInput(f"unknown setting {name!r}; {did_you_mean(name, {*paths, *leaves})}")
 
 

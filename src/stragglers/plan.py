@@ -4,6 +4,7 @@ share[g].used     group g's fraction of all reports that met their server step
 share[g].late     ... of all that came later but still counted
 share[g].unused   ... of all that nobody waited for
 always_late       of the clients of g that were started, those that never counted at all
+untrained         of the reports of g that counted, those on less than a batch of examples
 device seconds    from start to report or failure, or to the end of training if that is earlier
 faults            of all clients that were started, how many each struck
 abandoned         server steps on too few reports: the model stayed as it was
@@ -22,9 +23,12 @@ PERCENTILES = (50, 95, 99)
 
 
 def summarise(
-    population: Population, schedule: Schedule, latencies: NDArray[np.float64]
+    population: Population, schedule: Schedule, latencies: NDArray[np.float64], least: int = 1
 ) -> dict[str, Any]:
-    """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population."""
+    """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population.
+
+    On fewer examples than `least` nobody trains.
+    """
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
     busy = np.minimum(schedule.stop, schedule.end) - schedule.start
     seconds = {fate: float(busy[schedule.fate == fate].sum()) for fate in Fate}
@@ -39,7 +43,7 @@ def summarise(
         "round_s": _spread(schedule.duration),
         "staleness": _spread((schedule.step - schedule.version)[used]),
         "share": _shares(population, schedule),
-        "groups": _groups(population, schedule, used, latencies),
+        "groups": _groups(population, schedule, used, latencies, least),
         "device_s": {
             "used": seconds[Fate.ON_TIME] + seconds[Fate.LATE],
             "wasted": seconds[Fate.UNUSED] + seconds[Fate.LOST],
@@ -73,6 +77,7 @@ def _groups(
     schedule: Schedule,
     used: NDArray[np.bool_],
     latencies: NDArray[np.float64],
+    least: int,
 ) -> dict[str, dict[str, Any]]:
     started = np.bincount(schedule.client, minlength=population.clients) > 0
     took_part = np.bincount(schedule.client[used], minlength=population.clients) > 0
@@ -80,11 +85,13 @@ def _groups(
     for index, name in enumerate(population.groups):
         members = population.group == index
         tried = int((started & members).sum())
+        examples = schedule.examples[used & members[schedule.client]]
         table[name] = {
             "clients": int(members.sum()),
             "started": tried,
             "took_part": int((took_part & members).sum()),
             "always_late": 1 - int((took_part & members).sum()) / tried if tried else None,
+            "untrained": float(np.mean(examples < least)) if len(examples) else None,
             "examples": _spread(population.examples[members]),
             "latency_s": _spread(latencies[members]),
         }

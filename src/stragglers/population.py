@@ -50,9 +50,11 @@ class Population(NamedTuple):
     def cost(self) -> NDArray[np.float64]:
         """Of an example of each client by its tokens, against the mean over all examples."""
         if self.tokens is None:
-            raise BadInput(f"latency.cost: 'tokens' given, but of {self.origin} they are not "
-                           "known; expected 'examples', or clients with tokens: those of "
-                           "StackOverflow's data or of a CSV file")  # fmt: skip
+            raise BadInput(
+                f"latency.cost: 'tokens' given, but of {self.origin} they are not known; expected "
+                "'examples', or clients of a CSV file with a column `tokens`; training counts "
+                "those of StackOverflow's data"
+            )
         total = np.sum(self.tokens * self.examples)
         return self.tokens * (self.examples.sum() / total) if total else np.ones(self.clients)
 
@@ -116,12 +118,12 @@ def _client(path: Path, line: int, row: list[str], columns: list[str]) -> tuple[
         client, count, name, *tokens = fields
         whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
         length = [_number(text) for text in tokens]
-        if whole and all(0 < number <= MOST_EXAMPLES for number in length):
+        if whole and all(1e-6 <= number <= 1e9 for number in length):
             return client, int(count), name, *length
     raise BadInput(
         f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
         f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
-        + (" and a number of tokens above 0" if len(columns) > 3 else "")
+        + (" and tokens from 1e-06 to 1e+09" if len(columns) > 3 else "")
     )
 
 

@@ -152,6 +152,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
     latencies = build.latencies(experiment, task.population)
+    least = build.least_examples(experiment)
     device = jax.devices()[0]
     return {
         "versions": {
@@ -169,7 +170,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "origin": task.population.origin,
             "checksum": checksum(task),
         },
-        "schedule": summarise(task.population, schedule, latencies),
+        "schedule": summarise(task.population, schedule, latencies, least),
     }
 
 

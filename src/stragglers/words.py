@@ -20,11 +20,17 @@ def policy(experiment: settings.Experiment) -> str:
             else []
         )
         words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
-    words += ["limited in time"] if given.time_limit else []
+    words += [_limit(given.time_limit)] if given.time_limit else []
     words += [f"{name} checks in {often:g} times as often"
               for name, often in (given.check_in or {}).items()]  # fmt: skip
     words += _luck(experiment.latency)
     return ", ".join(words + ([_faults(faulty)] if faulty else []))
+
+
+def _limit(given: settings.TimeLimit) -> str:
+    if given.seconds is not None:
+        return f"{given.scope} limited to {given.seconds:g} s"
+    return f"{given.scope} limited to what {given.percentile:g} % of clients train an epoch in"
 
 
 def _luck(given: settings.Latency) -> list[str]:

@@ -84,15 +84,19 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
         axes.append([(path, value.strip()) for value in re.split(BETWEEN, values)])
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
-        if one == other or any({one, other} <= group for group in config.ALTERNATIVES):
+        nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+        if nested or any({one, other} <= group for group in config.ALTERNATIVES):
             raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
-    documents = []
+    rows = []
     for chosen in itertools.product(*axes):
+        sets = [f"{path}={value}" for path, value in chosen]
         swept = document
-        for path, value in chosen:
-            swept = config.override(swept, f"{path}={value}")
-        documents.append(({path: config.value_of(value) for path, value in chosen}, swept))
-    return [{"set": chosen, **summarised(swept)[0]} for chosen, swept in documents]
+        for assignment in sets:
+            swept = config.override(swept, assignment)
+        with about(", ".join(sets)):
+            found = summarised(swept)[0]
+        rows.append({"set": {path: config.value_of(value) for path, value in chosen}, **found})
+    return rows
 
 
 def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
@@ -106,11 +110,15 @@ def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)
     latencies = build.latencies(experiment, clients)
+    limit = build.time_limit(
+        experiment.schedule.time_limit, clients, experiment.latency, experiment.seed
+    )
     summary = {
-        **summarise(clients, schedule, latencies),
+        **summarise(clients, schedule, latencies, build.least_examples(experiment)),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
         "policy": policy(experiment),
+        "time_limit_s": limit.seconds if limit else None,
         "seed": experiment.seed,
     }
     return summary, clients, schedule, latencies

@@ -97,8 +97,9 @@ def _experiments(
         differing = differences([trials[0].settings for _, trials in members])
         keys = _short(differing)
         for index, (digest, trials) in enumerate(members):
-            values = [shown(values[index]) for values in differing.values()]
-            given = ", ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+            values = [values[index] for values in differing.values()]
+            pairs = [pair for pair in zip(keys, values, strict=True) if pair[1] is not None]
+            given = ", ".join(f"{key}={shown(value)}" for key, value in pairs)
             label = f"{short} ({given})" if given else short
             found.append(Experiment(plain(name), digest, label, trials[0].settings, tuple(trials)))
     twice = {label for label, count in Counter(e.label for e in found).items() if count > 1}

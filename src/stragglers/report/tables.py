@@ -13,6 +13,7 @@ from stragglers.report.experiments import plain, shown
 from stragglers.report.results import Options
 
 BEST = 10  # candidates of a search that are printed; the page has them all
+UNTRAINED = "untrained: of the group's reports that count, those without a local step"
 
 
 def print_plan(name: str, summary: dict[str, Any]) -> None:
@@ -23,6 +24,8 @@ def print_plan(name: str, summary: dict[str, Any]) -> None:
         console.print(f"{label:<16}{text}")
     console.print(_group_table(summary))
     console.print("latency: 50 / 95 / 99 % of one epoch over the clients")
+    if any(group["untrained"] for group in summary["groups"].values()):
+        console.print(UNTRAINED)
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -41,6 +44,8 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{_percent(device['in_flight'] / total)} under way at the end",
         ),
     ]
+    if summary["time_limit_s"] is not None:
+        lines.append(("time limit", f"{summary['time_limit_s']:,.1f} s"))
     if any(summary["faults"].values()):
         struck = [f"{name} {_percent(count / summary['dispatches'])}"
                   for name, count in summary["faults"].items() if count]  # fmt: skip
@@ -59,7 +64,9 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _group_table(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("group")
-    for column in ("of clients", "of used", "of late", "of unused", "always late", "latency [s]"):
+    idle = any(group["untrained"] for group in summary["groups"].values())
+    columns = ["of clients", "of used", "of late", "of unused", "always late"]
+    for column in [*columns, *(["untrained"] if idle else []), "latency [s]"]:
         table.add_column(column, justify="right")
     for name, share in summary["share"].items():
         group = summary["groups"][name]
@@ -68,6 +75,7 @@ def _group_table(summary: dict[str, Any]) -> Table:
             name,
             *(_percent(share[what]) for what in ("population", "used", "late", "unused")),
             _percent(group["always_late"]),
+            *([_percent(group["untrained"])] if idle else []),
             " / ".join(f"{latency[level]:,.0f}" for level in ("p50", "p95", "p99")),
         )
     return table
@@ -100,8 +108,9 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in [*keys, "time s", "steps", "step p50 s", "staleness p95", "wasted"]:
         table.add_column(column, justify="right")
-    for group in groups:
-        table.add_column(f"{group}: used", justify="right")
+    idle = [g for g in groups if any(row["groups"][g]["untrained"] for row in rows)]
+    for column in [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]:
+        table.add_column(column, justify="right")
     for row in rows:
         device = row["device_s"]
         table.add_row(
@@ -112,12 +121,15 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
             f"{row['staleness']['p95']:,.0f}",
             _percent(device["wasted"] / sum(device.values())),
             *(_percent(row["share"][group]["used"]) for group in groups),
+            *(_percent(row["groups"][group]["untrained"]) for group in idle),
         )
     shares = ", ".join(f"{g} {_percent(rows[0]['share'][g]['population'])}" for g in groups)
     console = terminal.console()
     console.print(name)
     console.print(table)
     console.print(f"used: the group's share of all reports on time; of all clients: {shares}")
+    if idle:
+        console.print(UNTRAINED)
 
 
 def duration(seconds: float) -> str:

@@ -250,7 +250,8 @@ class Compared(NamedTuple):
         values = [float(given.median if isinstance(given, Summary) else given) for given in fields]
         if len(values) < 3:
             return []
-        names = [", ".join(sets) or "preset" for sets in there]
+        (given,) = (one for one in points() if one.name == point)
+        names = [given.label(Variant(given.preset, sets)) for sets in there]
         text = "; ".join(f"{n}: {form.format(v)}" for n, v in zip(names, values, strict=True))
         if max(values) - min(values) <= EQUAL:
             return [Check(text, None)]

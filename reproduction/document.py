@@ -139,7 +139,7 @@ def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
     beside = numbers(Variant(point.beside))
     rows, left, there = [], [], {}
     for variant in point.variants:
-        label = ", ".join(variant.sets) or "preset"
+        label = point.label(variant)
         if (ours := numbers(variant)) is None:
             left.append(label)
             continue

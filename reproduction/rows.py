@@ -63,6 +63,19 @@ class Point(NamedTuple):
     beside: str  # the preset of the row
     variants: tuple[Variant, ...]
 
+    def label(self, variant: Variant) -> str:
+        """What a variant changes; of the preset, what the others change in it, if one thing."""
+        if variant.sets:
+            return ", ".join(variant.sets)
+        names = {given.partition("=")[0] for other in self.variants for given in other.sets}
+        if len(names) > 1:
+            return "preset"
+        document = config.resolved(config.experiment_from(variant.document))
+        value: Any = document
+        for key in config.full_path(document, names.pop()).split("."):
+            value = value.get(key, "none")
+        return f"preset ({value:g})" if isinstance(value, float) else f"preset ({value})"
+
 
 class Measured(NamedTuple):
     """Over trials: at the end of training, and as a mean over the end of the curve."""

@@ -36,6 +36,15 @@ def test_labels_tell_what_differs(tmp_path):
     assert section.experiments[0].row == "feast"
 
 
+def test_labels_leave_out_what_is_not_set(tmp_path):
+    name = "glyphs/per-domain/fedavg"
+    run_folder(tmp_path, name)
+    run_folder(tmp_path, name, digest="b", set=("seconds=9",))
+    (section,) = found(tmp_path)
+    plain, limited = (e.label for e in section.experiments)
+    assert plain == "fedavg" and limited == "fedavg (fill=true, scope=training, seconds=9)"
+
+
 def test_labels_are_unique_even_where_settings_say_nothing(tmp_path):
     run_folder(tmp_path, "mine", digest="aaaa")
     run_folder(tmp_path, "mine", digest="bbbb")

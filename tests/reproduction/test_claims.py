@@ -21,9 +21,11 @@ def held(checks):
 
 
 def test_verdicts():
-    yes, no = Check("", True), Check("", False)
-    verdicts = [Claim("", some).verdict for some in ([], [yes, yes], [yes, no], [no])]
-    assert verdicts == ["not yet tested", "held", "partly held", "not held"]
+    yes, no, blind = Check("", True), Check("", False), Check("", None)
+    cases = ([], [yes, yes], [yes, no], [no], [blind], [yes, blind], [no, blind])
+    verdicts = [Claim("", some).verdict for some in cases]
+    assert verdicts == ["not yet tested", "held", "partly held", "not held", "not to be seen here",
+                        "partly held", "not held"]  # fmt: skip
 
 
 def test_without_results_nothing_is_tested():
@@ -82,10 +84,14 @@ def test_orders_along_an_open_point():
         return there and measured(50, 50, *there)
 
     at = Compared(found)
-    assert held(at.order("chi", "time_s", "s", rising=False)) == [True]
-    assert held(at.order("chi", "swing", "points", rising=True)) == [False]
+    (check,) = at.order("chi", "time_s", "{:.0f} s", rising=False)
+    assert check == (
+        "concurrency=50: 300 s; preset (100): 200 s; concurrency=200: 100 s", True
+    )  # fmt: skip
+    assert held(at.order("chi", "swing", "{:g}", rising=True)) == [False]
+    assert held(at.order("chi", "late_straggler", "{:g} %", rising=True)) == [None]  # all alike
     times.pop(())
-    assert at.order("chi", "time_s", "s", rising=False) == []  # two are no order
+    assert at.order("chi", "time_s", "{:g}", rising=False) == []  # two are no order
 
 
 def test_the_best_over_selection():

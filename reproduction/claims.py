@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reproduction.rows import TABLES, Measured, Variant, points, published
+from reproduction.rows import TABLES, Measured, Point, Variant, points, published
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
 
@@ -250,7 +250,7 @@ class Compared(NamedTuple):
         values = [float(given.median if isinstance(given, Summary) else given) for given in fields]
         if len(values) < 3:
             return []
-        (given,) = (one for one in points() if one.name == point)
+        given = _point_named(point)
         names = [given.label(Variant(given.preset, sets)) for sets in there]
         text = "; ".join(f"{n}: {form.format(v)}" for n, v in zip(names, values, strict=True))
         if max(values) - min(values) <= EQUAL:
@@ -261,7 +261,7 @@ class Compared(NamedTuple):
         """Straggler accuracy less the logarithm of time, each from 0 to 1 over the sweep, is
         largest within 0.1 of the stragglers' share."""
         point, waits = "over-selection", self._of("emnist/per-domain", "fedadam")
-        (preset,) = (given.preset for given in points() if given.name == point)
+        preset = _point_named(point).preset
         there = {
             float(Variant(preset, sets).document["schedule"]["over_selection"]): found
             for sets, found in self._point(point).items()
@@ -285,9 +285,13 @@ class Compared(NamedTuple):
         return _with_numbers(found)
 
     def _point(self, name: str) -> dict[tuple[str, ...], Measured]:
-        (point,) = (point for point in points() if point.name == name)
-        found = {variant.sets: self.numbers(variant) for variant in point.variants}
+        found = {v.sets: self.numbers(v) for v in _point_named(name).variants}
         return _with_numbers(found)
+
+
+def _point_named(name: str) -> Point:
+    (point,) = (point for point in points() if point.name == name)
+    return point
 
 
 def _with_numbers(found: dict[Any, Measured | None]) -> dict[Any, Measured]:

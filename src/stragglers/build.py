@@ -244,9 +244,10 @@ def history_length(experiment: settings.Experiment) -> int:
 
 def least_examples(experiment: settings.Experiment) -> int:
     """On fewer a client trains nothing: where only whole batches count, a batch."""
-    given, limit = experiment.client, experiment.schedule.time_limit
-    whole = given is not None and (limit is not None or given.last_batch == "drop")
-    return given.batch_size if given is not None and whole else 1
+    if experiment.client is None:
+        return 1
+    whole = experiment.client.last_batch == "drop" or experiment.schedule.time_limit is not None
+    return experiment.client.batch_size if whole else 1
 
 
 def cohort(given: settings.OverSelected) -> int:

@@ -23,6 +23,7 @@ from stragglers.partition import FINE_PER_COARSE, dirichlet_partition
 
 COLUMNS = ["client", "examples", "group", "tokens"]  # of a CSV file
 PAPER_GROUPS = ("standard", "straggler")
+LEAST_TOKENS, MOST_TOKENS = 1e-6, 1e9  # of one example
 MOST_EXAMPLES = 10**15  # of one client; float64 counts that far exactly
 VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
 EMNIST_STRAGGLERS, CIFAR100_STRAGGLERS = (800, 3400), (125, 500)  # of so many clients
@@ -118,12 +119,12 @@ def _client(path: Path, line: int, row: list[str], columns: list[str]) -> tuple[
         client, count, name, *tokens = fields
         whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
         length = [_number(text) for text in tokens]
-        if whole and all(1e-6 <= number <= 1e9 for number in length):
+        if whole and all(LEAST_TOKENS <= number <= MOST_TOKENS for number in length):
             return client, int(count), name, *length
     raise BadInput(
         f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
         f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
-        + (" and tokens from 1e-06 to 1e+09" if len(columns) > 3 else "")
+        + (f" and tokens from {LEAST_TOKENS:g} to {MOST_TOKENS:g}" if len(columns) > 3 else "")
     )
 
 

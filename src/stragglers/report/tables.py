@@ -24,8 +24,14 @@ def print_plan(name: str, summary: dict[str, Any]) -> None:
         console.print(f"{label:<16}{text}")
     console.print(_group_table(summary))
     console.print("latency: 50 / 95 / 99 % of one epoch over the clients")
-    if any(group["untrained"] for group in summary["groups"].values()):
+    if _idle([summary]):
         console.print(UNTRAINED)
+
+
+def _idle(summaries: Sequence[dict[str, Any]]) -> list[str]:
+    """Groups of which some report, in one of these plans, holds no training."""
+    groups = summaries[0]["groups"]
+    return [name for name in groups if any(s["groups"][name]["untrained"] for s in summaries)]
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -64,7 +70,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _group_table(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("group")
-    idle = any(group["untrained"] for group in summary["groups"].values())
+    idle = _idle([summary])
     columns = ["of clients", "of used", "of late", "of unused", "always late"]
     for column in [*columns, *(["untrained"] if idle else []), "latency [s]"]:
         table.add_column(column, justify="right")
@@ -108,7 +114,7 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in [*keys, "time s", "steps", "step p50 s", "staleness p95", "wasted"]:
         table.add_column(column, justify="right")
-    idle = [g for g in groups if any(row["groups"][g]["untrained"] for row in rows)]
+    idle = _idle(rows)
     for column in [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]:
         table.add_column(column, justify="right")
     for row in rows:

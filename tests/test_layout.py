@@ -12,9 +12,9 @@ SRC = TESTS.parent / "src" / "stragglers"
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
     "__init__", "errors", "device", "files", "csvfile", "tomlfile", "draws", "distributions",
-    "partition", "population", "data", "handwriting", "latency", "faults", "schedule", "rounds",
-    "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory", "mesh",
-    "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
+    "partition", "population", "subset", "data", "handwriting", "latency", "faults", "schedule",
+    "rounds", "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory",
+    "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
     "interpret", "checkpoint", "records", "plan", "report", "settings", "schema", "config",
     "build", "words", "run", "recording", "progress", "stopping", "workers", "trials", "tune",

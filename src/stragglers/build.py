@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import buffer, faults, latency, population, rounds, settings
+from stragglers import buffer, faults, latency, population, rounds, settings, subset
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
@@ -28,6 +28,13 @@ def distribution(given: settings.Distribution, where: str) -> Distribution:
 
 def clients(task: settings.Task, seed: int) -> Population:
     """The task's clients without its data."""
+    who = _everybody(task, seed)
+    if isinstance(task, settings.WithData) and task.clients is not None:
+        return subset.part(who, subset.chosen(who, task.clients))
+    return who
+
+
+def _everybody(task: settings.Task, seed: int) -> Population:
     match task:
         case settings.Glyphs():
             return book(task.writers, task.data_seed).population
@@ -56,7 +63,7 @@ def clients(task: settings.Task, seed: int) -> Population:
 
 def data_folder(task: settings.Task) -> str:
     """Where a task's data is; empty if it brings its own."""
-    if not isinstance(task, settings.Emnist | settings.Cifar100 | settings.StackOverflow):
+    if not isinstance(task, settings.WithData):
         return ""
     if task.path is None:
         name = task.__struct_config__.tag

@@ -47,6 +47,7 @@ class Purpose(IntEnum):
     HUGE = 20
     DUPLICATE = 21
     DEVICE = 22  # what of the three factors a client keeps from one participation to the next
+    SUBSET = 23  # which clients of each group are part of a smaller population
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import optax
 
-from stragglers import build, settings
+from stragglers import build, settings, subset
 from stragglers.algorithms.base import Algorithm, Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -22,7 +22,7 @@ from stragglers.memory import check_history
 from stragglers.schedule import Fate, Schedule
 from stragglers.setup import Start, Trial
 from stragglers.simulate import Moment, simulate_together
-from stragglers.tasks.base import Task
+from stragglers.tasks.base import Task, of_clients
 from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
 from stragglers.tasks.glyphs import glyphs
@@ -100,6 +100,19 @@ def train(
 
 
 def task(given: settings.Task) -> Task:
+    """The task with its data; equal settings give the same object."""
+    if isinstance(given, settings.WithData) and given.clients is not None:
+        return _part(given, given.clients)
+    return _whole(given)
+
+
+@cache
+def _part(given: settings.Task, clients: int) -> Task:
+    whole = _whole(given)
+    return of_clients(whole, subset.chosen(whole.population, clients))
+
+
+def _whole(given: settings.Task) -> Task:
     folder = build.data_folder(given)
     match given:
         case settings.Glyphs():

@@ -60,24 +60,28 @@ class Percentiles(Settings, frozen=True, tag="percentiles", tag_field="kind"):
 Distribution = LogNormal | Constant | ShiftedExponential | Gamma | Pareto | Samples | Percentiles
 
 
-# Tasks: whose clients these are. `path` is where the data is; only training needs it.
-class Emnist(Settings, frozen=True, tag="emnist", tag_field="name"):
-    path: str | None = None
+# Tasks: whose clients these are.
+class WithData(Settings, frozen=True):
+    """What tasks have whose data is in files."""
+
+    path: str | None = None  # of the files; only training needs it
+    clients: Count | None = None  # so many of them, at random; default all
+
+
+class Emnist(WithData, frozen=True, tag="emnist", tag_field="name"):
     profile: Profile = "fedjax"
     stragglers: Count | None = None  # clients; default 800 of 3,400
     straggler_classes: tuple[Annotated[int, Meta(ge=0, le=61)], ...] = (0, 1, 2, 3, 4)
 
 
-class Cifar100(Settings, frozen=True, tag="cifar100", tag_field="name"):
-    path: str | None = None
+class Cifar100(WithData, frozen=True, tag="cifar100", tag_field="name"):
     profile: Literal["fedjax", "afo", "distorted"] = "fedjax"
     stragglers: Count | None = None  # clients; default 125 of 500
     straggler_classes: tuple[Annotated[int, Meta(ge=0, le=19)], ...] = (18, 19)  # coarse
     partition_seed: Seed = 0  # of images that come without clients
 
 
-class StackOverflow(Settings, frozen=True, tag="stackoverflow", tag_field="name"):
-    path: str | None = None
+class StackOverflow(WithData, frozen=True, tag="stackoverflow", tag_field="name"):
     profile: Profile = "fedjax"
     straggler_tags: tuple[str, ...] = ("math", "c++")  # as they are, no parts of others
     vocabulary: Annotated[int, Meta(ge=1, le=65_532)] = 10_000  # words; ids are 16 bits

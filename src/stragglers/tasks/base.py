@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from stragglers import subset
 from stragglers.errors import BadInput
 from stragglers.models.base import Model, Params
 from stragglers.population import Population
@@ -74,6 +75,24 @@ def rows_of(x: NDArray, rows: NDArray[np.integer]) -> NDArray:
     out = room[first : first + size].view(x.dtype).reshape(len(rows), *x.shape[1:])
     # By number, which is eight times as fast as by a mask; "raise" would buffer all of `out`.
     return np.take(x, rows, axis=0, out=out, mode="clip")
+
+
+def of_clients(task: Task, clients: NDArray[np.int64]) -> Task:
+    """The task of these clients alone, with everybody's test examples."""
+    taken = np.zeros(task.population.clients, bool)
+    taken[clients] = True
+    rows = np.flatnonzero(np.repeat(taken, task.population.examples))
+    who = subset.part(task.population, clients)
+    number = np.append(np.where(taken, np.cumsum(taken) - 1, -1), -1).astype(np.int32)
+    x = rows_of(task.x, rows)
+    return check(task._replace(
+        population=who,
+        x=x,
+        y=x if task.y is task.x else task.y[rows],
+        offsets=np.concatenate([[0], np.cumsum(who.examples)]),
+        # The last of the numbers is that of -1, a test client who never trains.
+        test_client=None if task.test_client is None else number[task.test_client],
+    ))  # fmt: skip
 
 
 def checksum(task: Task) -> str:

@@ -154,6 +154,8 @@ def test_sweep_is_a_table_of_plans(capsys):
     tables = "check_in={straggler = 1, standard = 2},{straggler = 2}"
     rows = plan(capsys, "cifar100/per-domain/fedadam", "--sweep", tables)["sweep"]
     assert [row["set"]["schedule.check_in"]["straggler"] for row in rows] == [1, 2]
+    text = run(capsys, "plan", "cifar100/per-domain/fedadam", "--sweep", tables)[1]
+    assert "{ straggler = 1, standard = 2 }" in text
     code, text, _ = run(capsys, "plan", "--sweep", "goal=50,100", "--sweep", "over_selection=1,2")
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
 
@@ -223,6 +225,9 @@ BAD = {
     "--set goal": "expected key=value",
     "--set over_selection=0.5": "schedule.over_selection",
     "--set over_selection=nan": "nan given",
+    "--set cost=nan": "nan given; expected one of: examples, tokens",
+    "--set task.clients=3401": "at most 3400; lower it",
+    "--set crash=1": "or check the latencies and the faults",
     "--set cohort=5000": "population of 3400",
     "--set updates=10": "less than one round",
     "--set updates=100000000000": "updates",

@@ -72,7 +72,7 @@ def buffered(
         raise BadInput(
             f"server step {stuck} never comes: fewer than buffer={buffer} of the "
             f"concurrency={concurrency} clients under way ever report; set `client_timeout` or "
-            "check the latencies"
+            "check the latencies and the faults"
         )
     time = arrival[buffer - 1 :: buffer]
     start = np.concatenate([np.zeros(concurrency), np.repeat(arrival[group - 1 :: group], group)])

@@ -88,7 +88,7 @@ def over_selected(
     if steps == stuck < rounds and total[-1:].sum() + goal <= updates:
         raise BadInput(f"round {stuck} never closes: fewer than goal={goal} of its cohort={cohort} "
                        "clients ever report; set `round_timeout`, lower `goal`, raise `cohort` or "
-                       "check the latencies")  # fmt: skip
+                       "check the latencies and the faults")  # fmt: skip
     if steps == 0:
         raise BadInput(f"updates={updates} is less than the {counted[0]} that the first round "
                        "returns; raise `updates` or lower `cohort`")  # fmt: skip

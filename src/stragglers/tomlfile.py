@@ -78,14 +78,15 @@ def _lines(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     sections = {key: value for key, value in table.items() if isinstance(value, dict)}
     for key, value in table.items():
         if key not in sections and value is not None:
-            yield f"{_key(key)} = {_value(value)}"
+            yield f"{_key(key)} = {inline(value)}"
     for key, inside in sections.items():
         if not inside or not all(isinstance(value, dict) for value in inside.values()):
             yield from ("", f"[{'.'.join(map(_key, (*path, key)))}]")
         yield from _lines(inside, (*path, key))
 
 
-def _value(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value in one line."""
     match value:
         case bool():
             return str(value).lower()
@@ -94,10 +95,10 @@ def _value(value: Any) -> str:
         case int() | float():
             return repr(value)
         case dict():
-            inside = (f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)
+            inside = (f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None)
             return f"{{ {', '.join(inside)} }}"
         case list() | tuple():
-            return f"[{', '.join(map(_value, value))}]"
+            return f"[{', '.join(map(inline, value))}]"
         case _:
             raise TypeError(f"{value!r} has no place in TOML")
 

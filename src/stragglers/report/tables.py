@@ -7,6 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from stragglers import tomlfile
 from stragglers.records import Record
 from stragglers.report import formats, results, terminal
 from stragglers.report.experiments import plain, shown
@@ -120,7 +121,7 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     for row in rows:
         device = row["device_s"]
         table.add_row(
-            *(str(value) for value in row["set"].values()),
+            *(v if isinstance(v, str) else tomlfile.inline(v) for v in row["set"].values()),
             f"{row['time_s']:,.0f}",
             f"{row['server_steps']:,}",
             f"{row['round_s']['p50']:,.1f}",

@@ -12,6 +12,7 @@ that results outlive a new setting.
 import math
 import tomllib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +93,8 @@ class Measured(NamedTuple):
 Found = dict[tuple[str, str], list[Record]]  # finished trials by a variant's key
 
 
-def published() -> list[Variant]:
+@cache
+def published() -> tuple[Variant, ...]:
     """Those of EMNIST and CIFAR-100: table after table, the rows that carry the claims first."""
     known = config.presets()
     names = [f"{table}/{row}" for table in TABLES for row in FIRST]
@@ -100,7 +102,7 @@ def published() -> list[Variant]:
         name for table in TABLES for name in known
         if name.startswith(f"{table}/") and "paper" in config.read(name)
     ]  # fmt: skip
-    return [Variant(name) for name in dict.fromkeys(names + others)]
+    return tuple(Variant(name) for name in dict.fromkeys(names + others))
 
 
 def exchange() -> list[Variant]:

@@ -17,8 +17,8 @@ ORDER = [
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
     "interpret", "checkpoint", "records", "plan", "report", "settings", "schema", "config",
-    "build", "words", "run", "recording", "progress", "stopping", "workers", "trials", "tune",
-    "samples", "describe", "commands", "cli",
+    "build", "words", "run", "recording", "progress", "stopping", "turns", "workers", "trials",
+    "tune", "samples", "describe", "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",

@@ -13,6 +13,7 @@ from pathlib import Path
 from stragglers.errors import BadInput
 
 POOL, DEVICES = "PJRT_NPROC", "JAX_NUM_CPU_DEVICES"
+FRACTION, SHARED = "XLA_PYTHON_CLIENT_MEM_FRACTION", 0.9  # of its memory, for all processes
 ACCELERATORS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "libtpu")
 
 
@@ -32,9 +33,14 @@ def check(threads: int) -> None:
         raise BadInput(f"threads={threads}, but the environment says {DEVICES}={devices}; unset it")
 
 
-def prepare(threads: int) -> None:
-    """Settles the pool size and turns the persistent compilation cache on."""
+def prepare(threads: int, processes: int = 1) -> None:
+    """Settles the pool size and turns the persistent compilation cache on.
+
+    An accelerator's memory is shared by so many `processes`, each of which would take most of it.
+    """
     check(threads)
+    if processes > 1 and on_accelerator():
+        os.environ.setdefault(FRACTION, f"{SHARED / processes:.3f}")
     if not on_accelerator():  # there the pool only compiles, and the more threads the better
         os.environ.setdefault(POOL, "1")
         os.environ.setdefault(DEVICES, str(threads))

@@ -52,8 +52,11 @@ def record(
     runs: list[dict[str, Any]] = []
 
     def started(start: Start) -> None:
+        nonlocal began
         fingerprint.update(_fingerprint(trials, known[0], start))
+        ready = time.perf_counter()
         on_start(start)
+        began += time.perf_counter() - ready  # what was waited there, others have trained
 
     def spent_s() -> float:
         return facts["spent_s"] + time.perf_counter() - began

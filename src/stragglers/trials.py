@@ -80,7 +80,7 @@ def run_missing(
             if at_once == len(groups) == 1:
                 workers = here(threads, news, terms, wish)
             else:
-                workers = beside(threads, news, terms, wish, at_once)
+                workers = beside(threads, news, terms, wish, at_once, device.on_accelerator())
             with workers as submit:
                 _run(bundles(group, together), submit, at_once, took, shown, terms.deadline, wish)
     if wish.number:

@@ -1,4 +1,4 @@
-"""Where trials run: in this process, or in others beside it.
+"""Where trials run: in this process, or in others beside it; on an accelerator these take turns.
 
 Small models use one core each at best, so trials run in processes of their own (spawned: a fork
 after jax has started would hang), which share one cache of compiled programs. They end with this
@@ -13,14 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stragglers import checkpoint, device
 from stragglers.errors import about
 from stragglers.settings import Experiment
 from stragglers.stopping import Interrupted, Wish
+from stragglers.turns import turn
 
 if TYPE_CHECKING:
     from stragglers.course import Progress, Result
@@ -80,8 +82,24 @@ def here(threads: int, news: News, terms: Terms, wish: Wish) -> Iterator[Submit]
 
 
 @contextmanager
-def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -> Iterator[Submit]:
-    """As many trials at a time as there are processes, which end with the block at the latest."""
+def beside(
+    threads: int, news: News, terms: Terms, wish: Wish, processes: int, in_turn: bool = False
+) -> Iterator[Submit]:
+    """As many trials at a time as there are processes, which end with the block at the latest.
+
+    `in_turn` they prepare at the same time, and train one after another.
+    """
+    with (
+        NamedTemporaryFile(prefix="stragglers-turn-") if in_turn else nullcontext() as file,
+        _pool(threads, news, terms, wish, processes, file and file.name) as submit,
+    ):
+        yield submit
+
+
+@contextmanager
+def _pool(
+    threads: int, news: News, terms: Terms, wish: Wish, processes: int, turns: str | None
+) -> Iterator[Submit]:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     queue.cancel_join_thread()  # a process that was ended may have taken its lock along
@@ -89,7 +107,7 @@ def beside(threads: int, news: News, terms: Terms, wish: Wish, processes: int) -
     listener = threading.Thread(target=_listen, args=(queue, news), daemon=True)
     listener.start()
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(processes, context, _connect, (threads, queue))
+    pool = ProcessPoolExecutor(processes, context, _connect, (threads, queue, processes, turns))
 
     def submit(bundle: Bundle) -> Future[Outcome]:
         # Ctrl-C is for this process, which tells the others: they are born deaf to it.
@@ -134,17 +152,18 @@ def _listen(queue: Any, news: News) -> None:
         getattr(news, kind)(*about_it)
 
 
-# Of a spawned process: the way back to its parent, what that wishes, and whether a trial runs.
+# Of a spawned process: the way to its parent, its turns, what that wishes, whether a trial runs.
 _queue: Any = None
+_turns: str | None = None
 _wish = Wish()
 _training = threading.Lock()
 
 
-def _connect(threads: int, queue: Any) -> None:
-    global _queue
-    _queue = queue
+def _connect(threads: int, queue: Any, processes: int, turns: str | None) -> None:
+    global _queue, _turns
+    _queue, _turns = queue, turns
     signal.signal(signal.SIGTERM, _wish.hear)
-    device.prepare(threads)
+    device.prepare(threads, processes)
     threading.Thread(target=_end, daemon=True).start()
 
 
@@ -169,10 +188,12 @@ def _train_beside(bundle: Bundle, terms: Terms) -> Outcome:
         lambda *message: _queue.put(("say", *message)),
     )
     with _training:
-        return _train(bundle, news, terms, _wish)
+        return _train(bundle, news, terms, _wish, _turns)
 
 
-def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:
+def _train(
+    bundle: Bundle, news: News, terms: Terms, wish: Wish, turns: str | None = None
+) -> Outcome:
     began = time.time()
     name, label = bundle[0].name, bundle[0].label
     done = 0.0
@@ -186,10 +207,14 @@ def _train(bundle: Bundle, news: News, terms: Terms, wish: Wish) -> Outcome:
     from stragglers.recording import record
 
     try:
-        with about(name), wish.at_once() as now_wait:
+        with about(name), turn(turns) as take, wish.at_once() as now_wait:
 
             def on_start(start: "Start") -> None:
+                nonlocal began
                 news.say(label, _setting(start))
+                ready = time.time()
+                take()
+                began += time.time() - ready
                 now_wait()  # for a checkpoint, from now on
 
             results = record(

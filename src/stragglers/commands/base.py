@@ -47,7 +47,11 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     """Options of commands that train: where the data is, how many trials, where and until when."""
     parser.add_argument("--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA")
     parser.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
-    parser.add_argument("--processes", type=int, help="trials at once, default: what fits")
+    parser.add_argument(
+        "--processes", type=int,
+        help="trials at once, default: what fits; on an accelerator, where it is 1, more prepare "
+        "side by side and train in turn",
+    )  # fmt: skip
     parser.add_argument(
         "--together",
         type=int,

@@ -17,6 +17,7 @@ from reproduction.rows import (
     Measured,
     Point,
     Variant,
+    by_fifths,
     exchange,
     found,
     measured,
@@ -68,6 +69,8 @@ def document() -> str:
         longer=lambda preset, *sets: _longer(Variant(preset), Variant(preset, sets)),
         both=lambda ours: f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}",
         exchange=_exchange(numbers, there),
+        on_the_way=_on_the_way(there),
+        fifth=lambda preset, metric, which: _fifth(there, preset, metric, which),
     )
 
 
@@ -175,6 +178,28 @@ def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> 
                ours.late_total - beside.late_total) > EQUAL
     ]  # fmt: skip
     return f"{said} Above {row.row} in both by more than a point: {'; '.join(above) or 'none'}."
+
+
+ON_THE_WAY = ("fedadam", "fedadam-over-selection", "fare-dust", "fedavg", "fedavg-over-selection")
+
+
+def _on_the_way(there: Found) -> Table:
+    """CIFAR-100 by fifths of the budget: straggler and total accuracy."""
+    rows = []
+    for row in ON_THE_WAY:
+        variant = Variant(f"cifar100/per-domain/{row}")
+        straggler, total = (by_fifths(variant, there, one) for one in ("straggler", "total"))
+        paper = variant.paper
+        if straggler and total and paper:
+            cells = [f"{a:.1f} / {b:.1f}" for a, b in zip(straggler, total, strict=True)]
+            rows.append([paper.row, *cells, f"{paper.straggler:.1f} / {paper.total:.1f}"])
+    names = ["", "first fifth", "second", "third", "fourth", "last", "paper, end"]
+    return Table("", names, rows, [])
+
+
+def _fifth(there: Found, preset: str, metric: str, which: int) -> float:
+    found = by_fifths(Variant(preset), there, metric)
+    return found[which - 1] if found else math.nan
 
 
 class Exchange(NamedTuple):

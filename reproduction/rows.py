@@ -179,6 +179,16 @@ def measured(variant: Variant, there: Found) -> Measured | None:
     )
 
 
+def by_fifths(variant: Variant, there: Found, metric: str) -> list[float] | None:
+    """Percent in each fifth of the budget: the mean over its evaluations, median over trials."""
+    trials = there.get(variant.key)
+    if not trials:
+        return None
+    fifths = [np.array_split(trial.curve[f"{metric}_accuracy"], LATE) for trial in trials]
+    means = [[part.mean() for part in parts] for parts in fifths]  # [trials][fifths]
+    return (100 * np.median(means, axis=0)).tolist()
+
+
 def _end(curve: np.ndarray) -> np.ndarray:
     return curve[-max(1, len(curve) // LATE) :]
 

@@ -64,3 +64,12 @@ def test_a_trial_is_found_whatever_new_settings_there_are():
 def test_nothing_is_found_where_nothing_is(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "RESULTS", tmp_path)
     assert rows.found() == {}
+
+
+def test_fifths_of_the_budget_end_with_the_end():
+    there = rows.found()
+    variant = rows.Variant("emnist/per-domain/fedadam")
+    fifths = rows.by_fifths(variant, there, "total")
+    assert fifths is not None and len(fifths) == 5 and fifths[0] < fifths[1] < fifths[2]
+    np.testing.assert_allclose(fifths[-1], rows.measured(variant, there).late_total)
+    assert rows.by_fifths(variant, {}, "total") is None

@@ -11,6 +11,7 @@ import numpy as np
 
 from reproduction.claims import EQUAL, claims
 from reproduction.rows import (
+    FIFTHS,
     HERE,
     TABLES,
     Found,
@@ -70,7 +71,8 @@ def document() -> str:
         both=lambda ours: f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}",
         exchange=_exchange(numbers, there),
         on_the_way=_on_the_way(there),
-        fifth=lambda preset, metric, which: _fifth(there, preset, metric, which),
+        lead=lambda preset, other, metric: _lead(there, preset, other, metric),
+        ends=lambda ours: f"{_percent(ours.late_straggler)} / {_percent(ours.late_total)}",
     )
 
 
@@ -197,9 +199,11 @@ def _on_the_way(there: Found) -> Table:
     return Table("", names, rows, [])
 
 
-def _fifth(there: Found, preset: str, metric: str, which: int) -> float:
-    found = by_fifths(Variant(preset), there, metric)
-    return found[which - 1] if found else math.nan
+def _lead(there: Found, preset: str, other: str, metric: str) -> list[str]:
+    """How far a row is above another in each fifth of the budget, in points."""
+    curves = (by_fifths(Variant(name), there, metric) for name in (preset, other))
+    ours, theirs = (curve or [math.nan] * FIFTHS for curve in curves)
+    return [_percent(a - b) for a, b in zip(ours, theirs, strict=True)]
 
 
 class Exchange(NamedTuple):

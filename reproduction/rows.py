@@ -28,7 +28,7 @@ from stragglers.settings import Paper
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 EVALUATIONS = 50  # of a trial; presets have 20, too few to see how much accuracy swings
-LATE = 5  # one fifth of a curve is its end
+FIFTHS = 5  # of a curve; the last is its end
 
 TABLES = ("cifar100/per-domain", "emnist/per-domain", "emnist/per-example", "cifar100/per-example")
 FIRST = ("fedadam", "fedadam-over-selection", "fare-dust", "feast", "fedbuff-ema")
@@ -74,7 +74,7 @@ class Point(NamedTuple):
         document = config.resolved(config.experiment_from(variant.document))
         value: Any = document
         for key in config.full_path(document, names.pop()).split("."):
-            value = value.get(key, "none")
+            value = value.get(key, "not set")
         return f"preset ({value:g})" if isinstance(value, float) else f"preset ({value})"
 
 
@@ -166,7 +166,7 @@ def measured(variant: Variant, there: Found) -> Measured | None:
     def late(key: str, what: Callable[[np.ndarray], float] = np.mean) -> float:
         if math.isnan(final(key, 1).median):
             return math.nan  # a trial diverged
-        return float(np.median([100 * what(_end(trial.curve[key])) for trial in trials]))
+        return float(np.median([100 * what(_fifths(trial.curve[key])[-1]) for trial in trials]))
 
     return Measured(
         len(trials),
@@ -180,17 +180,19 @@ def measured(variant: Variant, there: Found) -> Measured | None:
 
 
 def by_fifths(variant: Variant, there: Found, metric: str) -> list[float] | None:
-    """Percent in each fifth of the budget: the mean over its evaluations, median over trials."""
-    trials = there.get(variant.key)
-    if not trials:
+    """Percent in each fifth of the budget: the mean over its evaluations, median over trials.
+
+    None if nothing was trained, or something diverged.
+    """
+    trials, key = there.get(variant.key, []), f"{metric}_accuracy"
+    if not trials or any(math.isnan(statistics.outcome(trial, key)) for trial in trials):
         return None
-    fifths = [np.array_split(trial.curve[f"{metric}_accuracy"], LATE) for trial in trials]
-    means = [[part.mean() for part in parts] for parts in fifths]  # [trials][fifths]
+    means = [[part.mean() for part in _fifths(trial.curve[key])] for trial in trials]
     return (100 * np.median(means, axis=0)).tolist()
 
 
-def _end(curve: np.ndarray) -> np.ndarray:
-    return curve[-max(1, len(curve) // LATE) :]
+def _fifths(curve: np.ndarray) -> list[np.ndarray]:
+    return np.array_split(curve, min(FIFTHS, len(curve)))
 
 
 def _key(document: dict[str, Any]) -> str:

@@ -160,6 +160,14 @@ def test_sweep_is_a_table_of_plans(capsys):
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
 
 
+def test_a_plan_of_two_clients(capsys):
+    out = plan(capsys, "emnist/per-domain/fedavg", "--set", "clients=2", "--set", "goal=1")
+    assert out["clients"] == 2
+    assert {name: group["clients"] for name, group in out["groups"].items()} == {
+        "standard": 1, "straggler": 1
+    }  # fmt: skip
+
+
 def test_a_plan_says_who_reports_without_training(capsys):
     limited = ("cifar100/per-domain/fedavg-time-limit", "--set", "scope=computation")
     out = plan(capsys, *limited, "--set", "seconds=39.4")
@@ -226,7 +234,8 @@ BAD = {
     "--set over_selection=0.5": "schedule.over_selection",
     "--set over_selection=nan": "nan given",
     "--set cost=nan": "nan given; expected one of: examples, tokens",
-    "--set task.clients=3401": "at most 3400; lower it",
+    "--set task.clients=3401": "at most 3400; or leave it out",
+    "--set task.clients=1": "one of each group at least, 2,",
     "--set crash=1": "or check the latencies and the faults",
     "--set cohort=5000": "population of 3400",
     "--set updates=10": "less than one round",

@@ -1,13 +1,17 @@
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 
 from stragglers import config, device, records, trials, workers
+from stragglers.progress import Shown
 from stragglers.stopping import Wish
 from stragglers.turns import turn
 from stragglers.workers import News
@@ -107,12 +111,69 @@ def test_trials_of_two_processes_train_in_turn(tmp_path):
     assert all(records.is_over(job.folder) for job in jobs)
 
 
-@pytest.mark.parametrize(("processes", "expected"), [(1, None), (2, "0.450"), (3, "0.300")])
-def test_processes_share_the_memory_of_an_accelerator(monkeypatch, processes, expected):
-    monkeypatch.delenv(device.FRACTION, raising=False)
+def test_a_turn_that_comes_too_late_begins_nothing(tmp_path):
+    (job,) = small(tmp_path, 1)
+    file, terms = str(tmp_path / "turns"), workers.Terms(deadline=time.time() - 1)
+    outcome = workers._train([job], News(lambda *_: None, lambda *_: None), terms, Wish(), file)
+    assert outcome.lines == ["stopped before it trained"] and outcome.seconds is None
+    assert not (job.folder / "run.json").exists()
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
     monkeypatch.setattr(device, "on_accelerator", lambda: True)
+    for name in device.FRACTIONS:  # set before they are deleted, so that both are restored
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(("processes", "expected"), [(1, None), (2, "0.450"), (3, "0.300")])
+def test_processes_share_the_memory_of_an_accelerator(accelerator, processes, expected):
     device.prepare(1, processes)
-    assert device.os.environ.get(device.FRACTION) == expected
-    monkeypatch.setenv(device.FRACTION, "0.2")
-    device.prepare(1, processes)
-    assert device.os.environ[device.FRACTION] == "0.2"  # what the user says holds
+    assert os.environ.get("XLA_CLIENT_MEM_FRACTION") == expected
+
+
+@pytest.mark.parametrize("name", device.FRACTIONS)
+def test_what_the_user_says_of_memory_holds(accelerator, monkeypatch, name):
+    monkeypatch.setenv(name, "0.2")
+    device.prepare(1, 2)
+    assert [os.environ.get(each) for each in device.FRACTIONS if each != name] == [None]
+    assert os.environ[name] == "0.2"
+
+
+@contextmanager
+def pretended(asked, threads, news, terms, wish, processes, in_turn):
+    """Trials that last a second of thought each, in the order in which they were given."""
+    asked.append((processes, in_turn))
+
+    def submit(bundle):
+        asked.append(bundle[0].label)
+        future = Future()
+        threading.Timer(0.1, future.set_result, [workers.Outcome(["done"], 1.0)]).start()
+        return future
+
+    yield submit
+
+
+def test_an_accelerator_is_taken_in_turn_by_no_more_than_there_are(
+    accelerator, tmp_path, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(trials, "beside", partial(pretended, asked))
+    jobs = small(tmp_path, 3)
+    assert len(trials.run_missing(jobs, 8, together=1)) == 3  # pretended: nothing is over
+    assert asked == [(3, True), *(job.label for job in jobs)]
+
+
+def test_what_is_ahead_counts_when_time_is_short(accelerator, tmp_path):
+    """Of a long and a short one the short comes first, if the long one would wait too long."""
+    asked, jobs, updates = [], [], (300, 300, 30)
+    for name, count in zip("abc", updates):
+        document = config.read("glyphs/per-domain/fedavg")
+        document |= {"updates": count, "task": {"name": "glyphs", "writers": 30}}
+        jobs += trials.jobs_of({name: document}, 1, tmp_path / "runs")
+    took = [trials.Took(jobs[0], 10.0)]
+    a, b, c = ([job] for job in jobs)
+    with pretended(asked, 1, None, None, None, 2, True) as submit:
+        trials._run([a, b, c], submit, 2, took, Shown(3, 0), time.time() + 20, Wish())
+    assert asked[1:] == [jobs[0].label, jobs[2].label, jobs[1].label]

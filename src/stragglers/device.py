@@ -13,7 +13,8 @@ from pathlib import Path
 from stragglers.errors import BadInput
 
 POOL, DEVICES = "PJRT_NPROC", "JAX_NUM_CPU_DEVICES"
-FRACTION, SHARED = "XLA_PYTHON_CLIENT_MEM_FRACTION", 0.9  # of its memory, for all processes
+# How much of an accelerator's memory a process takes, by its new and its old name; for all of them.
+FRACTIONS, SHARED = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"), 0.9
 ACCELERATORS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "libtpu")
 
 
@@ -37,10 +38,11 @@ def prepare(threads: int, processes: int = 1) -> None:
     """Settles the pool size and turns the persistent compilation cache on.
 
     An accelerator's memory is shared by so many `processes`, each of which would take most of it.
+    What fits alone may then need fewer lanes, or not fit.
     """
     check(threads)
-    if processes > 1 and on_accelerator():
-        os.environ.setdefault(FRACTION, f"{SHARED / processes:.3f}")
+    if processes > 1 and on_accelerator() and not any(map(os.environ.get, FRACTIONS)):
+        os.environ[FRACTIONS[0]] = f"{SHARED / processes:.3f}"
     if not on_accelerator():  # there the pool only compiles, and the more threads the better
         os.environ.setdefault(POOL, "1")
         os.environ.setdefault(DEVICES, str(threads))

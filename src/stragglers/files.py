@@ -5,6 +5,7 @@ the system takes back when the process ends, however it does: one without a lock
 the next writer of that name removes it.
 """
 
+import errno
 import fcntl
 import glob
 import os
@@ -59,6 +60,17 @@ def write(path: Path, fill: Callable[[str], object]) -> None:
         finally:
             os.close(handle)
             Path(temporary).unlink(missing_ok=True)
+
+
+def locked(handle: int, place: Path) -> bool:
+    """Locks an open file, unless another process has; a lock ends with its process."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise BadInput(f"{place}: cannot be locked ({error.strerror})") from None
+        return False
+    return True
 
 
 def write_folder(parent: Path, fill: Callable[[Path], str]) -> None:

@@ -14,8 +14,6 @@ name and a trial that is there needs no repetition. run.json comes last, when a 
 it ends: a folder with it is whole. JSON has no NaN and no infinity; both are null.
 """
 
-import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -89,14 +87,10 @@ def claim(folder: Path) -> Iterator[None]:
         files.make_folder(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise BadInput(f"{folder}: cannot be locked ({error.strerror})") from None
+        if not files.locked(lock, folder):
             raise BadInput(
                 f"{folder}: another process is writing this run; wait for it, or give another --out"
-            ) from None
+            )
         yield
     finally:
         os.close(lock)

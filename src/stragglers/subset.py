@@ -1,10 +1,10 @@
 """Some of a population's clients, drawn at random: a part of a fleet, or a quick first try.
 
-    place of a client   (its rank in a shuffle of its group + 1/2) / size of its group
+    place of a client   its rank in a shuffle of its group, from 0 on, / size of its group
     part of n clients   the n first places
 
-So each group keeps its share, and a smaller part is a part of a larger one. Who is a straggler was
-settled before, among all.
+So each group keeps its share and at least one client, and a smaller part is a part of a larger one.
+Who is a straggler was settled before, among all.
 """
 
 import numpy as np
@@ -17,14 +17,17 @@ from stragglers.population import Population
 
 def chosen(who: Population, clients: int) -> NDArray[np.int64]:
     """The numbers of so many clients, in their order."""
-    if clients > who.clients:
-        raise BadInput(f"task.clients={clients} of {who.origin}, expected at most {who.clients}; "
-                       "lower it, or leave it out for all")  # fmt: skip
+    groups = len(np.unique(who.group))
+    if not groups <= clients <= who.clients:
+        raise BadInput(
+            f"task.clients={clients} of {who.origin}, expected one of each group at least, "
+            f"{groups}, and at most {who.clients}; or leave it out for all"
+        )
     place = np.empty(who.clients)
     for index in range(len(who.groups)):
         members = np.flatnonzero(who.group == index)
         rng = draws.generator(0, draws.Purpose.SUBSET, index)
-        place[members] = (rng.permutation(len(members)) + 0.5) / max(1, len(members))
+        place[members] = rng.permutation(len(members)) / max(1, len(members))
     return np.sort(np.argsort(place, kind="stable")[:clients])
 
 

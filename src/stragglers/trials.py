@@ -75,14 +75,15 @@ def run_missing(
     news = News(shown.update, shown.say)
     with heeded() as wish, shown.bar:
         for threads, group in groups:
-            at_once = processes or processes_for(len(group), threads)
+            waiting = bundles(group, together)
+            at_once = min(processes or processes_for(len(group), threads), len(waiting))
             # This process can have one number of threads only; for several, it takes others.
             if at_once == len(groups) == 1:
                 workers = here(threads, news, terms, wish)
             else:
                 workers = beside(threads, news, terms, wish, at_once, device.on_accelerator())
             with workers as submit:
-                _run(bundles(group, together), submit, at_once, took, shown, terms.deadline, wish)
+                _run(waiting, submit, at_once, took, shown, terms.deadline, wish)
     if wish.number:
         raise Interrupted(wish.number)
     return [job for job in wanted if not records.is_over(job.folder)]
@@ -139,7 +140,9 @@ def _run(
     running: dict[Future[Outcome], Bundle] = {}
 
     def late(bundle: Bundle) -> bool:
-        return time.time() + len(bundle) * expected_s(bundle[0], took) > deadline
+        ahead = running.values() if device.on_accelerator() else ()  # whose turns come first
+        takes = (len(one) * expected_s(one[0], took) for one in (*ahead, bundle))
+        return time.time() + sum(takes) > deadline
 
     while True:
         while waiting and len(running) < at_once and time.time() < deadline and not wish.number:

@@ -5,13 +5,16 @@ reads its data and compiles. A turn is a lock on a file, which ends with its pro
 ends.
 """
 
-import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import IO
+from pathlib import Path
 
-POLL_S = 0.05  # a lock that is waited for asleep hears a signal only where the kernel delivers it
+from stragglers import files
+
+# Asked for again and again: a process that sleeps in flock hears a signal only if the system gives
+# it to the very thread that sleeps, and jax has others.
+POLL_S = 0.05
 Take = Callable[[], None]
 
 
@@ -21,15 +24,7 @@ def turn(file: str | None) -> Iterator[Take]:
     with open(file, "wb") if file else nullcontext() as handle:
 
         def take() -> None:
-            while handle and not _locked(handle):
+            while handle and not files.locked(handle.fileno(), Path(handle.name)):
                 time.sleep(POLL_S)
 
         yield take
-
-
-def _locked(handle: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -55,6 +55,10 @@ class News(NamedTuple):
     say: Callable[[str, str], None]  # label, and a line about it
 
 
+class TooLate(Exception):
+    """The time was over when a turn came."""
+
+
 class Terms(NamedTuple):
     """How long trials may run, and what they keep on the way."""
 
@@ -215,6 +219,8 @@ def _train(
                 ready = time.time()
                 take()
                 began += time.time() - ready
+                if turns and time.time() > terms.deadline:
+                    raise TooLate
                 now_wait()  # for a checkpoint, from now on
 
             results = record(
@@ -226,7 +232,7 @@ def _train(
             )  # fmt: skip
     except checkpoint.Kept:
         return Outcome([f"stopped at {done:.1%}, which is kept"] * len(bundle), None)
-    except Interrupted:
+    except (Interrupted, TooLate):
         return Outcome(["stopped before it trained"] * len(bundle), None)
     finished = not any(result.diverged for result in results)
     took = (time.time() - began) / len(bundle)

@@ -30,7 +30,7 @@ TREE = [
 LIMIT_S = 1800
 CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 
-ALGORITHMS = ["test_witnesses", "test_invariants", "test_bad_reports"]
+ALGORITHMS = ["test_witnesses", "test_limits", "test_invariants", "test_bad_reports"]
 SCHEDULES = ["test_rounds", "test_buffer", "test_faults"]
 KEPT = ["test_checkpoint", "test_recording", "test_records"]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
@@ -39,11 +39,12 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "buffer.py": ["test_buffer", "test_faults"],
     "rows.py": ["test_rows", "test_witnesses"],
     "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
-    "server.py": ["test_invariants", "test_together", "test_simulate"],
+    "server.py": ["test_limits", "test_invariants", "test_together", "test_simulate"],
     "engine.py": [
         "test_faults",
         "test_together",
         "test_simulate",
+        "test_limits",
         "test_invariants",
         "test_bad_reports",
     ],  # fmt: skip
@@ -62,7 +63,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "draws.py": ["test_draws", "test_faults"],
     "plan.py": ["test_plan", "test_readme", "test_cli", *SCHEDULES],
     "report/statistics.py": ["report/test_statistics", "report/test_results"],
-    "commands/base.py": ["test_cli", "test_run"],
+    "commands/base.py": ["test_cli", "test_bad_input", "test_run"],
     "algorithms/base.py": ALGORITHMS,
     "algorithms/feast.py": ALGORITHMS,
     "algorithms/fare_dust.py": ALGORITHMS,

@@ -56,6 +56,7 @@ def latencies(seed=1):
 
 TASK, TABLE = linear_task(), latencies()
 SIZES = TASK.population.examples
+ORDER = np.random.default_rng(5).permutation(np.repeat(np.arange(9), 8))  # of clients who start
 
 
 def plan(policy, table=TABLE, *, order=None, steps=STEPS, seed=SEED, task=TASK):

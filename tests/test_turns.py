@@ -13,7 +13,7 @@ import pytest
 from stragglers import config, device, records, trials, workers
 from stragglers.progress import Shown
 from stragglers.stopping import Wish
-from stragglers.turns import turn
+from stragglers.turns import shared, turn
 from stragglers.workers import News
 
 WAITS = """
@@ -56,8 +56,8 @@ def test_whoever_dies_gives_its_turn_back(tmp_path):
         assert time.perf_counter() - began > 0.2 and other.wait() == -signal.SIGKILL
 
 
-def test_without_a_file_nobody_waits():
-    with turn(None) as take, turn(None) as other:
+def test_without_an_accelerator_nobody_waits():
+    with shared() as file, turn(file) as take, turn(file) as other:
         take()
         other()
 
@@ -103,7 +103,7 @@ def test_what_is_waited_is_no_time_of_its_own(tmp_path):
 def test_trials_of_two_processes_train_in_turn(tmp_path):
     jobs, seen = small(tmp_path, 2), []
     news = News(lambda label, share, how: seen.append(label), lambda *_: None)
-    with workers.beside(1, news, workers.USUAL, Wish(), 2, in_turn=True) as submit:
+    with workers.beside(1, news, workers.USUAL, Wish(), 2, str(tmp_path / "turns")) as submit:
         outcomes = [future.result() for future in [submit([job]) for job in jobs]]
     changes = sum(one != other for one, other in zip(seen, seen[1:]))
     assert set(seen) == {job.label for job in jobs} and changes == 1
@@ -142,9 +142,9 @@ def test_what_the_user_says_of_memory_holds(accelerator, monkeypatch, name):
 
 
 @contextmanager
-def pretended(asked, threads, news, terms, wish, processes, in_turn):
-    """Trials that last a second of thought each, in the order in which they were given."""
-    asked.append((processes, in_turn))
+def pretended(asked, threads, news, terms, wish, processes, file):
+    """Trials that do nothing and are said to have taken a second each."""
+    asked.append((processes, os.path.exists(file)))
 
     def submit(bundle):
         asked.append(bundle[0].label)
@@ -174,6 +174,6 @@ def test_what_is_ahead_counts_when_time_is_short(accelerator, tmp_path):
         jobs += trials.jobs_of({name: document}, 1, tmp_path / "runs")
     took = [trials.Took(jobs[0], 10.0)]
     a, b, c = ([job] for job in jobs)
-    with pretended(asked, 1, None, None, None, 2, True) as submit:
+    with pretended(asked, 1, None, None, None, 2, "") as submit:
         trials._run([a, b, c], submit, 2, took, Shown(3, 0), time.time() + 20, Wish())
     assert asked[1:] == [jobs[0].label, jobs[2].label, jobs[1].label]

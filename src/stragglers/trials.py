@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stragglers import build, checkpoint, config, device, records
+from stragglers import build, checkpoint, config, device, records, turns
 from stragglers.errors import BadInput
 from stragglers.progress import Shown
 from stragglers.settings import Buffered
@@ -73,7 +73,7 @@ def run_missing(
         device.check(threads)
     shown = Shown(len(jobs), len(jobs) - len(wanted))
     news = News(shown.update, shown.say)
-    with heeded() as wish, shown.bar:
+    with heeded() as wish, shown.bar, turns.shared() as file:
         for threads, group in groups:
             waiting = bundles(group, together)
             at_once = min(processes or processes_for(len(group), threads), len(waiting))
@@ -81,7 +81,7 @@ def run_missing(
             if at_once == len(groups) == 1:
                 workers = here(threads, news, terms, wish)
             else:
-                workers = beside(threads, news, terms, wish, at_once, device.on_accelerator())
+                workers = beside(threads, news, terms, wish, at_once, file)
             with workers as submit:
                 _run(waiting, submit, at_once, took, shown, terms.deadline, wish)
     if wish.number:

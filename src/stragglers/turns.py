@@ -9,13 +9,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
-from stragglers import files
+from stragglers import device, files
 
 # Asked for again and again: a process that sleeps in flock hears a signal only if the system gives
 # it to the very thread that sleeps, and jax has others.
 POLL_S = 0.05
 Take = Callable[[], None]
+
+
+@contextmanager
+def shared() -> Iterator[str | None]:
+    """The file for the turns of an accelerator's processes; None where everybody may train."""
+    if not device.on_accelerator():
+        yield None
+        return
+    with NamedTemporaryFile(prefix="stragglers-turn-") as file:
+        yield file.name
 
 
 @contextmanager

@@ -13,9 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stragglers import checkpoint, device
@@ -87,23 +86,12 @@ def here(threads: int, news: News, terms: Terms, wish: Wish) -> Iterator[Submit]
 
 @contextmanager
 def beside(
-    threads: int, news: News, terms: Terms, wish: Wish, processes: int, in_turn: bool = False
+    threads: int, news: News, terms: Terms, wish: Wish, processes: int, turns: str | None = None
 ) -> Iterator[Submit]:
     """As many trials at a time as there are processes, which end with the block at the latest.
 
-    `in_turn` they prepare at the same time, and train one after another.
+    With a file for their turns they prepare at the same time, and train one after another.
     """
-    with (
-        NamedTemporaryFile(prefix="stragglers-turn-") if in_turn else nullcontext() as file,
-        _pool(threads, news, terms, wish, processes, file and file.name) as submit,
-    ):
-        yield submit
-
-
-@contextmanager
-def _pool(
-    threads: int, news: News, terms: Terms, wish: Wish, processes: int, turns: str | None
-) -> Iterator[Submit]:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     queue.cancel_join_thread()  # a process that was ended may have taken its lock along

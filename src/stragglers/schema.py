@@ -32,13 +32,12 @@ def convert(cls: type[T], document: Any, path: str = "") -> T:
             where = f"{path}.{key}" if path else key
             if key not in keys(cls):
                 raise BadInput(f"unknown key {shown(where)}; {did_you_mean(key, keys(cls))}")
-            if key in fields:
-                _check_word(fields[key], value, where)
+            annotation = fields.get(key, str)  # of a kind, which is no field
+            _check_word(annotation, value, where)
             _check_number(value, where)
-            if key in fields:
-                _check_table(fields[key], value, where)
-                for section, inside, place in _sections(fields[key], value, where):
-                    convert(section, inside, place)
+            _check_table(annotation, value, where)
+            for section, inside, place in _sections(annotation, value, where):
+                convert(section, inside, place)
     try:
         return msgspec.convert(document, cls)
     except msgspec.ValidationError as error:

@@ -87,6 +87,12 @@ def _accuracy(summary: Summary) -> str:
     return f"{summary.median:.1f} [{summary.low:.1f}, {summary.high:.1f}]"
 
 
+def _accuracies(ours: Measured) -> list[str]:
+    """Of stragglers and of all, each at the end of training and as a mean over the curve's end."""
+    late = _percent(ours.late_straggler), _percent(ours.late_total)
+    return [_accuracy(ours.straggler), late[0], _accuracy(ours.total), late[1]]
+
+
 def _percent(value: float) -> str:
     return NOTHING if math.isnan(value) else f"{value:.1f}"
 
@@ -152,8 +158,7 @@ def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
             there[label] = ours
         rows.append([
             label,
-            _accuracy(ours.straggler), _percent(ours.late_straggler),
-            _accuracy(ours.total), _percent(ours.late_total),
+            *_accuracies(ours),
             _difference(ours.late_straggler - beside.late_straggler) if beside else NOTHING,
             _difference(ours.late_total - beside.late_total) if beside else NOTHING,
             seconds(ours.time_s.median), str(ours.trials),
@@ -194,8 +199,9 @@ def _on_the_way(there: Found) -> Table:
         paper = variant.paper
         if straggler and total and paper:
             cells = [f"{a:.1f} / {b:.1f}" for a, b in zip(straggler, total, strict=True)]
-            rows.append([paper.row, *cells, f"{paper.straggler:.1f} / {paper.total:.1f}"])
-    names = ["", "first fifth", "second", "third", "fourth", "last", "paper, end"]
+            published = f"{paper.straggler:.1f} / {paper.total:.1f}"
+            rows.append([paper.row, *cells, published, str(len(there[variant.key]))])
+    names = ["", "first fifth", "second", "third", "fourth", "last", "paper, end", "trials"]
     return Table("", names, rows, [])
 
 
@@ -227,8 +233,7 @@ def _exchange(numbers: Any, there: Found) -> Exchange | None:
         assert paper
         rows.append([
             paper.row,
-            _accuracy(ours.straggler), _percent(ours.late_straggler),
-            _accuracy(ours.total), _percent(ours.late_total),
+            *_accuracies(ours),
             seconds(ours.time_s.median), str(ours.trials),
         ])  # fmt: skip
     left = [paper.row for variant, paper in papers.items() if paper and variant not in variants]

@@ -15,9 +15,9 @@ from reproduction.claims import NAMES
 from reproduction.rows import FIRST, Found, Variant
 from stragglers import files
 from stragglers.report import curves
-from stragglers.report.colours import DASHES, FAMILIES, Look, looks
+from stragglers.report.colours import FAMILIES, Look, looks
 from stragglers.report.experiments import TASKS, Experiment
-from stragglers.report.figures import STYLE
+from stragglers.report.figures import STYLE, line
 from stragglers.report.statistics import USUAL
 
 TABLES = ("cifar100/per-domain", "emnist/per-domain")
@@ -64,16 +64,11 @@ def _draw(axes: Axes, members: list[Experiment], group: str) -> None:
     style = looks(tuple(member for member in members if member.label != BALANCED))
     style[BALANCED] = Look(FAMILIES["feast"], "dot", "circle")
     for member in members:
-        band = curves.band(member, USUAL)
-        if band is None:
-            continue
-        look, x = style[member.label], band.x["time_s"] / DAY
-        colour, dash = look.colour, DASHES[look.dash]
-        axes.plot(x, 100 * band.median[group], color=colour, linestyle=dash, label=member.label)
-        if band.trials > 1:
-            low, high = 100 * band.low[group], 100 * band.high[group]
-            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(x[-1:], 100 * band.median[group][-1:], "o", color=colour, markersize=3.5)
+        look = style[member.label]
+        line(axes, member, group, look, DAY, USUAL)
+        if band := curves.band(member, USUAL):
+            end = band.x["time_s"][-1:] / DAY, 100 * band.median[group][-1:]
+            axes.plot(*end, "o", color=look.colour, markersize=3.5)
 
 
 def digest(there: Found) -> str:

@@ -90,6 +90,9 @@ def test_orders_along_an_open_point():
     )  # fmt: skip
     assert held(at.order("chi", "swing", "{:g}", rising=True)) == [False]
     assert held(at.order("chi", "late_straggler", "{:g} %", rising=True)) == [None]  # all alike
+    times[("concurrency=200",)] = (100.0, 2.5)  # back by less than counts
+    assert held(at.order("chi", "swing", "{:g}", rising=True)) == [True]
+    assert held(at.order("chi", "swing", "{:g}", rising=False)) == [False]
     times.pop(())
     assert at.order("chi", "time_s", "{:g}", rising=False) == []  # two are no order
 

@@ -46,28 +46,29 @@ def accuracy_figure(records: Iterable[Record], interval: Interval = USUAL) -> Fi
         size, unit = curves.time_unit(curves.longest(section))
         for axes, group in ((left, "straggler"), (right, "total")):
             for experiment in section.experiments:
-                _line(axes, experiment, group, style[experiment.label], size, interval)
+                line(axes, experiment, group, style[experiment.label], size, interval)
             axes.set(xlabel=f"simulated time [{unit}]", ylabel=f"{group} accuracy [%]")
             axes.set_xlim(left=0)
         _legend(part, left)
     return figure
 
 
-def _line(
+def line(
     axes: Axes, experiment: Experiment, group: str, look: Look, size: float, interval: Interval
 ) -> None:
     """Median and band; a trial that diverged ends in a cross, one that still runs is thin."""
-    line = {"color": look.colour, "linestyle": DASHES[look.dash]}
+    style = {"color": look.colour, "linestyle": DASHES[look.dash]}
     label = _text(curves.caption(experiment))
     if band := curves.band(experiment, interval):
         x = band.x["time_s"] / size
-        axes.plot(x, 100 * band.median[group], label=label, **line)
-        low, high = 100 * band.low[group], 100 * band.high[group]
-        axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        axes.plot(x, 100 * band.median[group], label=label, **style)
+        if band.trials > 1:
+            low, high = 100 * band.low[group], 100 * band.high[group]
+            axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
         label = None
     for trial in curves.loners(experiment):
         time, accuracy = trial.curve["time_s"] / size, 100 * trial.curve[f"{group}_accuracy"]
-        axes.plot(time, accuracy, label=label, linewidth=0.8, **line)
+        axes.plot(time, accuracy, label=label, linewidth=0.8, **style)
         if trial.status == "diverged":
             axes.plot(time[-1:], accuracy[-1:], "x", color=look.colour)
         label = None

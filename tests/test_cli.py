@@ -155,6 +155,30 @@ def test_figures_are_written_and_repeat(capsys, tmp_path, suffix):
     assert sorted(tmp_path.iterdir()) == files
 
 
+def test_groups_without_clients_and_latencies_of_zero(capsys, tmp_path):
+    everybody = ("cifar100/per-domain/fedadam", "--set", "task.stragglers=500")
+    assert plan(capsys, *everybody)["groups"]["standard"]["latency_s"]["p50"] is None
+    assert "– / – / –" in run(capsys, "plan", *everybody)[1]
+    zero = 'kind = "constant", value = 0.0'
+    (tmp_path / "at-once.toml").write_text(
+        'updates = 100\n[task]\nname = "fleet"\n'
+        '[task.groups.a]\nclients = 20\nexamples = { kind = "constant", value = 10 }\n'
+        f'[latency]\nmodel = "groups"\n[latency.groups.a]\ncommunication = {{ {zero} }}\n'
+        f"overhead = {{ {zero} }}\nper_example = {{ {zero} }}\n"
+        '[schedule]\nkind = "over_selected"\ngoal = 5\n'
+    )
+    for more in ((), ("--sweep", "goal=5,10"), ("--figure", str(tmp_path / "a.png"))):
+        code, text, _ = run(capsys, "plan", str(tmp_path / "at-once.toml"), *more)
+        assert code == 0 and "–" in text
+
+
+def test_sizes_without_data_are_those_of_the_published_split(capsys):
+    other = ("--set", 'straggler_tags=["java"]')
+    assert "known of the tags math and c++" in refused(
+        capsys, "plan", "stackoverflow/per-domain/fedadam", *other
+    )
+
+
 def test_list_names_every_preset(capsys):
     assert run(capsys, "list")[1].split() == config.presets()
 

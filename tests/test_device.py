@@ -40,6 +40,7 @@ def test_an_accelerator_compiles_with_all_threads_there_are(plugged, monkeypatch
     plugged("jax_cuda13_plugin")
     device.prepare(2)
     assert device.on_accelerator() and "PJRT_NPROC" not in os.environ
+    assert os.environ["JAX_NUM_CPU_DEVICES"] == "2"  # a plugin may be there without its device
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     device.prepare(2)
     assert not device.on_accelerator() and os.environ["JAX_NUM_CPU_DEVICES"] == "2"

@@ -7,7 +7,7 @@ import pytest
 
 from stragglers import build, config, settings
 
-TOLERANCE = {"cifar100": 0.03, "emnist": 0.06, "stackoverflow": 0.08}
+TOLERANCE = {"cifar100": 0.008, "emnist": 0.027, "stackoverflow": 0.032}  # as the README says
 PAPER = {
     name: experiment.paper
     for name in config.presets()
@@ -46,8 +46,6 @@ def test_time_is_the_published_one(name):
     row = config.experiment_from(config.read(name))
     time = median(end(row.task, row.latency, row.schedule, row.updates, s) for s in SEEDS)
     tolerance = TOLERANCE[name.split("/")[0]]
-    if name.startswith("stackoverflow") and name.endswith("feast"):
-        tolerance = 0.15  # it ends with the slowest report of its last rounds
     assert time == pytest.approx(PAPER[name].time_s, rel=tolerance)
 
 

@@ -42,6 +42,10 @@ def test_accuracy_has_a_spread_over_clients(capsys, tmp_path, task):
     assert set(trial["run"]["clients"]) == {"standard", "straggler"}
     for spread in trial["run"]["clients"].values():
         assert len(spread) == 5 and 0 <= spread[0] <= spread[-1] <= 1 and spread == sorted(spread)
+    page = str(tmp_path / "page.html")
+    assert main(["report", str(tmp_path / "out"), "--out", page, "--figures", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()  # its plan is drawn of the clients that it had
+    assert "-plan-fedadam" in out and err == ""
 
 
 def test_cifar100_has_test_images_without_clients(capsys, tmp_path, monkeypatch):

@@ -47,8 +47,13 @@ def _everybody(task: settings.Task, seed: int) -> Population:
             )
         case settings.Cifar100():
             return population.cifar100(task.partition_seed, task.stragglers, task.straggler_classes)
-        case settings.StackOverflow():
+        case settings.StackOverflow() if set(task.straggler_tags) == {"math", "c++"}:
             return population.stackoverflow()
+        case settings.StackOverflow():
+            raise BadInput(
+                f"task: straggler_tags={list(task.straggler_tags)}: sizes without data are known "
+                "of the tags math and c++ alone"
+            )
         case settings.Fleet(csv=str(file), groups=None):
             return population.from_csv(file)
         case settings.Fleet(csv=None, groups=dict(groups)):

@@ -43,9 +43,9 @@ def prepare(threads: int, processes: int = 1) -> None:
     check(threads)
     if processes > 1 and on_accelerator() and not any(map(os.environ.get, FRACTIONS)):
         os.environ[FRACTIONS[0]] = f"{SHARED / processes:.3f}"
+    os.environ.setdefault(DEVICES, str(threads))  # of the CPU, if an accelerator is not there
     if not on_accelerator():  # there the pool only compiles, and the more threads the better
         os.environ.setdefault(POOL, "1")
-        os.environ.setdefault(DEVICES, str(threads))
     if "jax" in sys.modules:
         return  # its user has settled both already
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "programs"))

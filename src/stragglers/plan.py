@@ -98,8 +98,10 @@ def _groups(
     return table
 
 
-def _spread(values: NDArray[Any]) -> dict[str, float]:
+def _spread(values: NDArray[Any]) -> dict[str, float | None]:
     """Mean, median, tail and maximum. Plain order statistics, so that infinity stays infinity."""
+    if not len(values):  # of a group without clients
+        return dict.fromkeys(["mean", *(f"p{level}" for level in PERCENTILES), "max"])
     middle = np.percentile(values, PERCENTILES, method="inverted_cdf")
     return {
         "mean": float(values.mean()),

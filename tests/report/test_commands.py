@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from stragglers import records
+from stragglers import config, records
 from stragglers.cli import main
+from stragglers.commands.plan import summarised
 from tests.report.fabricate import demo, run_folder
 from tests.test_cli import refused, run
 
@@ -65,8 +66,9 @@ def test_tasks_do_not_mix(capsys, tmp_path):
 
 
 def test_a_report_with_figures(capsys, tmp_path):
-    for row in ("fedadam", "fedadam-over-selection"):
-        run_folder(tmp_path / "runs", f"glyphs/per-domain/{row}")
+    for name in ("glyphs/per-domain/fedadam", "glyphs/per-domain/fedadam-over-selection"):
+        seconds = summarised(config.read(name))[0]["time_s"]
+        run_folder(tmp_path / "runs", name, seconds=seconds)
     arguments = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--json",
                  "--figures", str(tmp_path / "figures"), "--figure-format", "svg"]  # fmt: skip
     code, out, err = run(capsys, *arguments)
@@ -77,6 +79,14 @@ def test_a_report_with_figures(capsys, tmp_path):
     assert all(path.suffix == ".svg" for path in first)
     run(capsys, *arguments)
     assert first == {path: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
+
+
+def test_no_plan_of_other_clients_than_a_run_had(capsys, tmp_path):
+    run_folder(tmp_path / "runs", "emnist/per-domain/fedadam", seconds=726_555.0)  # 489 writers
+    code, out, err = run(capsys, "report", str(tmp_path / "runs"), "--out",
+                         str(tmp_path / "page.html"), "--figures", str(tmp_path))  # fmt: skip
+    assert code == 0 and "-plan-" not in out
+    assert "its clients are not those that are known without its data" in err
 
 
 def test_a_plan_that_cannot_be_made_again_costs_its_figure_alone(capsys, tmp_path):

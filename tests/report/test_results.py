@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -57,6 +58,16 @@ def test_dropped_clients_anomalies_and_mixed_machines_are_said(tmp_path):
     assert "feast: the paper's time: equals the published per-example time" in notes
     assert "feast: trials under different versions" in notes
     assert "not all runs were made with the same data" in notes
+
+
+def test_neither_where_data_lies_nor_how_trials_share_a_program_is_worth_a_note(tmp_path):
+    for seed in (0, 1):
+        folder = run_folder(tmp_path, "emnist/per-domain/fedadam", seed)
+        run = json.loads((folder / "run.json").read_text())
+        run["device"] |= {"trials_together": 1 + seed, "lanes": 5 * seed}
+        run["data"] = {"checksum": "abc", "origin": f"in folder {seed}"}
+        (folder / "run.json").write_text(json.dumps(run))
+    assert one_table(tmp_path).notes == ()
 
 
 def test_cut_curves_are_said(tmp_path):

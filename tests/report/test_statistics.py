@@ -81,6 +81,10 @@ def test_trials_that_never_reach_a_target_count_as_later_than_all(tmp_path):
     trials = [trial(tmp_path, fast, 0), trial(tmp_path, fast, 1), trial(tmp_path, slow, 2)]
     assert statistics.reached(trials, "straggler", 0.5)[1:] == (10.0, 2)
     assert statistics.reached(trials[1:], "straggler", 0.5)[1:] == (math.inf, 1)
+    four = [trial(tmp_path / "four", curve, seed) for seed, curve in enumerate(
+        [[0.0, 0.5], [0.5, 0.5], [0.25, 0.75], [0.1, 0.1]])]  # fmt: skip
+    times = sorted(statistics.reached(four, "straggler", 0.5).times)
+    assert statistics.reached(four, "straggler", 0.5).median == (times[1] + times[2]) / 2
 
 
 def test_pairs_are_of_the_same_seed(tmp_path):

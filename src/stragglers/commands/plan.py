@@ -99,15 +99,18 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     return rows
 
 
-def summarised(document: dict[str, Any]) -> tuple[Any, ...]:
-    """A plan's numbers, and the population, schedule and latencies that they come from."""
+def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]:
+    """A plan's numbers, and the population, schedule and latencies that they come from.
+
+    Without `clients` they are those that are known of the task without its data.
+    """
     from stragglers import build
     from stragglers.plan import summarise
     from stragglers.words import policy
 
     experiment = config.experiment_from(document)
     build.check(experiment)
-    clients = build.clients(experiment.task, experiment.seed)
+    clients = clients or build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)
     latencies = build.latencies(experiment, clients)
     limit = build.time_limit(

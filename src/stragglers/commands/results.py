@@ -1,6 +1,7 @@
 """stragglers table, report and export: run folders as numbers, as a page, for other tools."""
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,10 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     drawn = figures.result_figures(found)
     for name, trial in figures.to_plan(found).items():
         try:
-            _, clients, schedule, latencies = summarised(trial.settings)
+            _, clients, schedule, latencies = summarised(trial.settings, _clients(trial.settings))
+            trained = trial.run.get("schedule", {}).get("time_s", math.nan)
+            if not math.isclose(schedule.end, trained, rel_tol=1e-6):
+                raise BadInput("its clients are not those that are known without its data")
         except BadInput as error:
             print(f"stragglers: no {name}: {error}", file=sys.stderr)
             continue
@@ -107,6 +111,15 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     for path, figure in zip(paths, drawn.values(), strict=True):
         figures.save(figure, path)
     return paths
+
+
+def _clients(document: dict[str, Any]) -> Any:
+    """Those of the data that a run was made with, where its settings say where that is."""
+    if "path" not in document["task"]:
+        return None
+    from stragglers import config, run
+
+    return run.task(config.experiment_from(document).task).population
 
 
 def export(options: argparse.Namespace) -> None:

@@ -84,6 +84,12 @@ def seconds(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) else NOTHING
 
 
+def part(device: dict[str, Any], what: str) -> float | None:
+    """The fraction of all device seconds that were used, wasted or under way; none of nothing."""
+    total = sum(value or 0.0 for value in device.values())
+    return (device.get(what) or 0.0) / total if total else None
+
+
 def time_to_target(reached: Reached) -> str:
     """All trials: their median. Some: how many, and the median if it is among them."""
     if not reached.times:

@@ -116,7 +116,7 @@ def _part(experiments: Sequence[Experiment]) -> dict[str, Any]:
             ]
             for group in groups
         }
-        wasted = _share(_wasted(summary) for summary in summaries)
+        wasted = _share(cells.part(s.get("device_s", {}), "wasted") for s in summaries)
         stale = _middle(s.get("staleness", {}).get("p95") for s in summaries)
         rows.append({
             "label": experiment.label, "shares": shares, "wasted": wasted,
@@ -143,12 +143,6 @@ def _ratio(part: Any, whole: Any) -> float | None:
     if isinstance(part, int | float) and isinstance(whole, int | float) and whole:
         return part / whole
     return None
-
-
-def _wasted(summary: dict[str, Any]) -> float | None:
-    device = summary.get("device_s", {})
-    total = sum(value or 0.0 for value in device.values())
-    return (device.get("wasted") or 0.0) / total if total else None
 
 
 def _share(values: Iterable[Any]) -> str:

@@ -92,8 +92,7 @@ def _table(section: Section, options: Options) -> Table:
     rows = [_row(experiment, reference, options) for experiment in section.experiments]
     rows.sort(key=_by_straggler_accuracy)
     notes = list(_notes(rows))
-    data = {str(t.run.get("data")) for e in section.experiments for t in e.trials}
-    if len(data) > 1:
+    if len({_data(trial) for e in section.experiments for trial in e.trials}) > 1:
         notes.append("not all runs were made with the same data")
     if options.reference is not None and reference is None:
         notes.append(f"no {plain(options.reference)} here to compare with")
@@ -120,6 +119,18 @@ def _by_straggler_accuracy(row: Row) -> tuple[Any, ...]:
     return (math.isnan(middle), -middle if math.isfinite(middle) else 0.0, row.experiment.label)
 
 
+def _data(trial: Record) -> str:
+    """What a trial was made with, wherever it lay."""
+    data = trial.run.get("data") or {}
+    return str(data.get("checksum", data))
+
+
+def _machine(trial: Record) -> str:
+    """What its bits may depend on; not how many trials shared its program."""
+    device = trial.run.get("device") or {}
+    return str([trial.run.get("versions"), *map(device.get, ("platform", "kind", "threads"))])
+
+
 def _notes(rows: list[Row]) -> Iterable[str]:
     most = max((len(row.experiment.trials) for row in rows), default=0)
     for row in rows:
@@ -136,7 +147,7 @@ def _notes(rows: list[Row]) -> Iterable[str]:
                 yield f"{label}: seed {trial.seed}: {plain(warning)}"
             for change in trial.run.get("drift", []):
                 yield f"{label}: seed {trial.seed} went on where not all was equal: {plain(change)}"
-        if len({str((t.run.get("versions"), t.run.get("device"))) for t in trials}) > 1:
+        if len({_machine(trial) for trial in trials}) > 1:
             yield f"{label}: trials under different versions or on different devices"
         dropped = sum(trial.run.get("dropped") or 0 for trial in trials)
         if dropped:

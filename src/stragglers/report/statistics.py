@@ -120,12 +120,8 @@ def time_to(trial: Record, group: str, target: float) -> float:
 
 def reached(trials: Sequence[Record], group: str, target: float) -> Reached:
     times = [time_to(trial, group, target) for trial in trials]
-    count = sum(math.isfinite(time) for time in times)
-    if count == len(times) and times:
-        return Reached(tuple(times), float(np.median(times)), count)
-    # Half-way between a time and infinity is infinity: no interpolation.
-    middle = float(np.percentile(times, 50, method="higher")) if times else math.nan
-    return Reached(tuple(times), middle, count)
+    middle = float(np.median(times)) if times else math.nan  # half-way to infinity is infinity
+    return Reached(tuple(times), middle, sum(map(math.isfinite, times)))
 
 
 def compare(

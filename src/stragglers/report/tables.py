@@ -10,6 +10,7 @@ from rich.table import Table
 from stragglers import tomlfile
 from stragglers.records import Record
 from stragglers.report import formats, results, terminal
+from stragglers.report.cells import NOTHING, part
 from stragglers.report.experiments import plain, shown
 from stragglers.report.results import Options
 
@@ -37,7 +38,6 @@ def _idle(summaries: Sequence[dict[str, Any]]) -> list[str]:
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     device = summary["device_s"]
-    total = sum(device.values())
     stale, rounds = summary["staleness"], summary["round_s"]
     lines = [
         ("time", f"{summary['time_s']:,.0f} s = {duration(summary['time_s'])}"),
@@ -46,9 +46,9 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("staleness", _seconds(stale, "server steps")),
         (
             "device time",
-            f"{total:,.0f} s, of it {_percent(device['used'] / total)} used, "
-            f"{_percent(device['wasted'] / total)} wasted, "
-            f"{_percent(device['in_flight'] / total)} under way at the end",
+            f"{sum(device.values()):,.0f} s, of it {_percent(part(device, 'used'))} used, "
+            f"{_percent(part(device, 'wasted'))} wasted, "
+            f"{_percent(part(device, 'in_flight'))} under way at the end",
         ),
     ]
     if summary["time_limit_s"] is not None:
@@ -83,7 +83,7 @@ def _group_table(summary: dict[str, Any]) -> Table:
             *(_percent(share[what]) for what in ("population", "used", "late", "unused")),
             _percent(group["always_late"]),
             *([_percent(group["untrained"])] if idle else []),
-            " / ".join(f"{latency[level]:,.0f}" for level in ("p50", "p95", "p99")),
+            " / ".join(_whole(latency[level]) for level in ("p50", "p95", "p99")),
         )
     return table
 
@@ -119,14 +119,13 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     for column in [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]:
         table.add_column(column, justify="right")
     for row in rows:
-        device = row["device_s"]
         table.add_row(
             *(v if isinstance(v, str) else tomlfile.inline(v) for v in row["set"].values()),
             f"{row['time_s']:,.0f}",
             f"{row['server_steps']:,}",
             f"{row['round_s']['p50']:,.1f}",
             f"{row['staleness']['p95']:,.0f}",
-            _percent(device["wasted"] / sum(device.values())),
+            _percent(part(row["device_s"], "wasted")),
             *(_percent(row["share"][group]["used"]) for group in groups),
             *(_percent(row["groups"][group]["untrained"]) for group in idle),
         )
@@ -153,5 +152,9 @@ def _seconds(spread: dict[str, float], unit: str) -> str:
     return f"{middle} {unit} (50 / 95 / 99 %), at most {spread['max']:,.4g}"
 
 
+def _whole(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return NOTHING if share is None else f"{100 * share:.1f} %"

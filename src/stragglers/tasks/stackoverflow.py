@@ -51,7 +51,7 @@ def stackoverflow(
                        f"{', '.join(straggler_tags)}; set task.straggler_tags")  # fmt: skip
     population = Population(
         np.asarray(data.examples), data.straggler.astype(np.int16), PAPER_GROUPS,
-        origin(len(data.examples), len(data.sentences), int(data.straggler.sum()), path),
+        origin(len(data.examples), len(data.sentences), int(data.straggler.sum())),
         np.asarray(data.tokens) / np.maximum(data.examples, 1),
     )  # fmt: skip
     return check(Task(
@@ -75,9 +75,9 @@ def stackoverflow(
 _model = cache(lstm)  # equal sizes give the same object, and so the same program
 
 
-def origin(users: int, sentences: int, stragglers: int, path: str | Path) -> str:
+def origin(users: int, sentences: int, stragglers: int) -> str:
     """Where the sizes come from, and whether they are the published ones."""
-    text = f"StackOverflow in {path}: {users:,} users, {stragglers:,} of them stragglers"
+    text = f"StackOverflow: {users:,} users, {stragglers:,} of them stragglers"
     if (users, sentences, stragglers) == PUBLISHED:
         return f"{text}, as published"
     if users == PUBLISHED[0] or sentences == PUBLISHED[1]:

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from stragglers import draws
 from stragglers.draws import Purpose
 from stragglers.errors import BadInput
-from stragglers.population import PAPER_GROUPS, Population, most
+from stragglers.population import EMNIST_STRAGGLERS, Population, share, straggler_split
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 STRAGGLER_CLASSES = range(5)
-STRAGGLER_SHARE = 800 / 3400
 SMALLEST, LARGEST = 20, 418  # training examples of a writer, before the split
 
 # How often each character occurs in EMNIST, roughly, in hundreds: half of all are digits.
@@ -99,13 +98,11 @@ def book(writers: int, seed: int) -> Book:
         choose(rng, hand, hand.size)
         for rng, hand in zip(streams(seed, Purpose.LABELS, writers), hands, strict=True)
     ]
-    digits = [np.isin(y, STRAGGLER_CLASSES) for y in labels]
-    held = np.array([mask.sum() for mask in digits])
-    straggler = most(held, max(1, round(STRAGGLER_SHARE * writers)))
-    kept = [slow | ~mask for slow, mask in zip(straggler, digits, strict=True)]
-    sizes = np.array([keep.sum() for keep in kept])
-    origin = f"writers of the embedded glyphs (seed {seed})"
-    population = Population(sizes, straggler.astype(np.int16), PAPER_GROUPS, origin)
+    offsets = np.cumsum([0, *map(len, labels)])
+    digits = np.isin(np.concatenate(labels), STRAGGLER_CLASSES)
+    split = straggler_split(digits, offsets, share(writers, EMNIST_STRAGGLERS))
+    kept = np.split(split.keep, offsets[1:-1])
+    population = split.population(f"writers of the embedded glyphs (seed {seed})")
     return Book(hands, labels, kept, population)
 
 

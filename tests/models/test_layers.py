@@ -152,7 +152,6 @@ CUT = 0.87962566103423978  # sd of N(0, 1) cut at two sd
     ("initializer", "deviation", "largest"),
     [
         (layers.glorot_uniform, math.sqrt(2 / (900 + 1800)), math.sqrt(6 / (900 + 1800))),
-        (layers.glorot_normal, math.sqrt(2 / (900 + 1800)), 2 / CUT * math.sqrt(2 / 2700)),
         (layers.he_normal, math.sqrt(2 / 900), 2 / CUT * math.sqrt(2 / 900)),
         (layers.haiku, CUT / math.sqrt(900), 2 / math.sqrt(900)),
         (layers.truncated_normal, CUT, 2.0),

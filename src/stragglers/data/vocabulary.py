@@ -32,11 +32,8 @@ def from_counts(path: Path, size: int) -> list[bytes]:
     """The first words of a file of counts, which must be in descending order."""
     words: dict[bytes, int] = {}
     least = None
-    packed = path.name.endswith(".tar.bz2")
     try:
-        with (
-            io.BytesIO(archive.members(path, [MEMBER])[MEMBER]) if packed else path.open("rb") as f
-        ):
+        with _opened(path) as f:
             lines = iter(lambda: f.readline(LONGEST_LINE), b"")
             for number, line in enumerate(islice(lines, size), 1):
                 word, count = _word(path, number, line)

@@ -34,7 +34,6 @@ EPSILON = 1e-3  # of group_norm
 
 # Keras: the truncated normals are widened so that the truncation leaves the variance as stated.
 glorot_uniform: Initializer = initializers.glorot_uniform()
-glorot_normal: Initializer = initializers.glorot_normal()
 he_normal: Initializer = initializers.he_normal()
 orthogonal: Initializer = initializers.orthogonal()
 

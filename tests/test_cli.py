@@ -69,7 +69,7 @@ def test_updates_are_the_budget(capsys):
 def test_sizes_without_data_are_those_of_the_papers_stragglers(capsys):
     same = plan(capsys, "emnist/per-domain/fedavg", "--set", "stragglers=800")
     assert same["time_s"] == plan(capsys, "emnist/per-domain/fedavg")["time_s"]
-    for setting in ("stragglers=400", "straggler_classes=[5]"):
+    for setting in ("stragglers=400", "straggler_classes=[5]", "digits=0.5"):
         assert "800 clients" in refused(
             capsys, "plan", "emnist/per-domain/fedavg", "--set", setting
         )

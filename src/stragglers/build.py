@@ -38,12 +38,13 @@ def _everybody(task: settings.Task, seed: int) -> Population:
     match task:
         case settings.Glyphs():
             return book(task.writers, task.data_seed).population
-        case settings.Emnist(stragglers=None | 800, straggler_classes=(0, 1, 2, 3, 4)):
+        case settings.Emnist(stragglers=None | 800, straggler_classes=(0, 1, 2, 3, 4), digits=None):
             return population.emnist()
         case settings.Emnist():
             raise BadInput(
-                f"task: stragglers={task.stragglers}, straggler_classes={task.straggler_classes}: "
-                "sizes without data are known of the 800 clients and digits 0 to 4 alone"
+                f"task: stragglers={task.stragglers}, straggler_classes={task.straggler_classes}, "
+                f"digits={task.digits}: sizes without data are known of the 800 clients and digits "
+                "0 to 4 alone, of all images"
             )
         case settings.Cifar100():
             return population.cifar100(task.partition_seed, task.stragglers, task.straggler_classes)

@@ -123,6 +123,7 @@ def _whole(given: settings.Task) -> Task:
                 stragglers=given.stragglers,
                 straggler_classes=given.straggler_classes,
                 profile=given.profile,
+                digits=given.digits,
             )
         case settings.Cifar100():
             return cifar100(

@@ -72,6 +72,7 @@ class Emnist(WithData, frozen=True, tag="emnist", tag_field="name"):
     profile: Profile = "fedjax"
     stragglers: Count | None = None  # clients; default 800 of 3,400
     straggler_classes: tuple[Annotated[int, Meta(ge=0, le=61)], ...] = (0, 1, 2, 3, 4)
+    digits: Annotated[float, Meta(gt=0, lt=1)] | None = None  # of images; default as in the files
 
 
 class Cifar100(WithData, frozen=True, tag="cifar100", tag_field="name"):

@@ -49,6 +49,22 @@ def test_the_papers_split(folder):
     np.testing.assert_allclose(task.x[: task.offsets[1]] / 255, first["pixels"][rows], atol=1e-6)
 
 
+def test_fewer_digits(folder):
+    whole, task = emnist(str(folder)), check(emnist(str(folder), digits=0.1))
+    assert "digits are 10 % of them" in task.population.origin
+    letters = (whole.test_y >= 10).sum()
+    assert (task.test_y >= 10).sum() == letters
+    assert (task.test_y < 10).sum() == round(letters / 9)
+    for mine, all_of_mine in zip(clients(task), clients(whole)):
+        np.testing.assert_array_equal(mine[mine >= 10], all_of_mine[all_of_mine >= 10])
+    held = np.concatenate([fields["label"] for fields in pictures.drawings(SIZES).values()])
+    left = emnist(str(folder), digits=0.1, stragglers=9)  # of whom nobody loses any
+    share = np.mean(left.y < 10)
+    assert share == pytest.approx(0.1, abs=0.01) and np.mean(held < 10) > 0.12
+    with pytest.raises(BadInput, match=r"digits=0.9 given, expected at most 0\.\d+, their share"):
+        emnist(str(folder), digits=0.9)
+
+
 def test_everybody_is_tested_on_everything(folder):
     task = emnist(str(folder))
     assert len(task.test_y) == 45

@@ -2,6 +2,7 @@
 
 stragglers   the writers with the most digits 0-4: 800 of 3,400, or as many for their number
 training     what writers keep after the split; test: everything
+digits       of all images, if a share is given: some are then left out, at random, in both
 input        1 - pixel under profile fedjax (0 is paper), the pixel itself under afo
 """
 
@@ -12,9 +13,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
+from stragglers import draws
 from stragglers.data import images
 from stragglers.data.emnist import EMNIST
+from stragglers.data.images import Images
+from stragglers.draws import Purpose
+from stragglers.errors import BadInput
 from stragglers.models.base import Profile
 from stragglers.models.cnn import cnn
 from stragglers.population import EMNIST_STRAGGLERS, share, straggler_split
@@ -30,17 +36,21 @@ def emnist(
     stragglers: int | None = None,
     straggler_classes: tuple[int, ...] = DIGITS,
     profile: Profile = "fedjax",
+    digits: float | None = None,
 ) -> Task:
     """The task from the files under `path`; equal arguments give the same object."""
     found = images.find(EMNIST, Path(path))
     data = images.load(EMNIST, found)
     clients = len(data.offsets) - 1
+    origin = images.origin(EMNIST, found, data, clients)
+    if digits is not None:
+        data, origin = thinned(data, digits), f"{origin}; digits are {100 * digits:.4g} % of them"
     count = share(clients, EMNIST_STRAGGLERS) if stragglers is None else stragglers
     split = straggler_split(np.isin(data.y, straggler_classes), data.offsets, count)
     kept = np.flatnonzero(split.keep)
     return Task(
         name="emnist",
-        population=split.population(images.origin(EMNIST, found, data, clients)),
+        population=split.population(origin),
         x=rows_of(data.x, kept),
         y=data.y[kept],
         offsets=np.concatenate([[0], np.cumsum(split.examples)]),
@@ -53,6 +63,34 @@ def emnist(
         score=is_right,
         test_client=data.test_client,
     )
+
+
+def thinned(data: Images, digits: float) -> Images:
+    """The images of which digits are this share; parts of LEAF's writers have more than all."""
+    keep, test = (
+        _with_fewer_digits(y, digits, part) for part, y in enumerate((data.y, data.test_y))
+    )
+    train = np.flatnonzero(keep)
+    return Images(
+        rows_of(data.x, train),
+        data.y[train],
+        np.concatenate([[0], np.cumsum(keep)])[data.offsets],
+        rows_of(data.test_x, np.flatnonzero(test)),
+        data.test_y[test],
+        data.test_client[test],
+    )
+
+
+def _with_fewer_digits(y: NDArray[np.int32], digits: float, part: int) -> NDArray[np.bool_]:
+    places = np.flatnonzero(y < 10)
+    wanted = round(digits / (1 - digits) * (len(y) - len(places)))
+    if wanted > len(places):
+        share = len(places) / len(y)
+        raise BadInput(f"task.digits={digits:g} given, expected at most {share:.3g}, their share "
+                       "in the files; lower it, or leave it out")  # fmt: skip
+    keep = y >= 10
+    keep[draws.generator(0, Purpose.DIGITS, part).permutation(places)[:wanted]] = True
+    return keep
 
 
 _model = cache(cnn)  # one object for each profile, and so one program

@@ -192,6 +192,17 @@ def test_the_hash_is_of_what_changes_a_result(tmp_path):
     assert records.settings_hash(dict(reversed(settings().items()))) == same
 
 
+def test_a_file_counts_by_what_is_in_it(tmp_path):
+    def digest(name, text):
+        (tmp_path / name).write_text(text)
+        faults = {"csv": str(tmp_path / name)}
+        return records.settings_hash(settings(faults=faults))
+
+    first = digest("a.csv", "1\n2\n")
+    assert digest("b.csv", "1\n2\n") == first  # wherever it lies
+    assert digest("a.csv", "1\n3\n") != first
+
+
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_the_hash_is_the_same_in_every_process(hash_seed):
     code = f"""if True:

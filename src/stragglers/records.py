@@ -65,12 +65,28 @@ class Record(NamedTuple):
 
 
 def settings_hash(settings: dict[str, Any]) -> str:
-    """Names resolved settings; the same in every process, whatever the order of keys."""
+    """Names resolved settings; the same in every process, whatever the order of keys.
+
+    A file that they name counts by what is in it, wherever it lies.
+    """
     deciding = {key: value for key, value in settings.items() if key not in NO_RESULT}
     # Nor does it matter where the data lies; run.json has the checksum of what was there.
     task = {key: value for key, value in settings["task"].items() if key != "path"}
-    text = json.dumps({**deciding, "task": task}, sort_keys=True, separators=(",", ":"))
+    content = _with_digests({**deciding, "task": task})
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _with_digests(settings: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            value = _with_digests(value)
+        elif key in ("csv", "file") and isinstance(value, str) and Path(value).is_file():
+            with open(value, "rb") as file:
+                value = hashlib.file_digest(file, "sha256").hexdigest()
+        found[key] = value
+    return found
 
 
 def folder_of(out: Path, name: str, settings: dict[str, Any]) -> Path:

@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from stragglers import config
 from stragglers.commands import base
-from stragglers.errors import about
+from stragglers.errors import BadInput, about
 from stragglers.files import output_folder
 
 DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     picture, about_all = folder / "accuracy.png", folder / "report.html"
     if found:
         figures.save(figures.accuracy_figure(found), picture)
-        page.save(found, about_all)
+        page.save(_all_in(folder, found), about_all)
     if options.json:
         print(base.json({"runs": [records.as_json(record) for record in found],
                      "left": [job.label for job in left]}))  # fmt: skip
@@ -55,6 +56,17 @@ def run(options: argparse.Namespace) -> None:
         print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
     if left:
         print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
+
+
+def _all_in(folder: Path, found: list[Any]) -> list[Any]:
+    """The page is about all runs of its folder, other commands' among them."""
+    from stragglers import records
+
+    try:
+        return records.find([folder])
+    except BadInput as error:
+        print(f"stragglers: the page is about these runs alone: {error}", file=sys.stderr)
+        return found
 
 
 def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:

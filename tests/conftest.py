@@ -13,6 +13,8 @@ import jax
 import pytest
 from hypothesis import Phase, settings
 
+from stragglers import device
+
 pytest.register_assert_rewrite("tests.timetables", "tests.every")  # they compare, and say how
 
 # The same examples on every machine: a failure in one place is a failure everywhere.
@@ -22,6 +24,12 @@ settings.load_profile("ci")
 settings.register_profile(
     "hasty", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate]
 )
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    """As where no accelerator's plugin is installed, whether one is or not."""
+    monkeypatch.setattr(device, "find_spec", lambda name: None)
 
 
 @pytest.fixture

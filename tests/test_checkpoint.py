@@ -269,7 +269,11 @@ def test_the_last_ones_are_kept(keep, tmp_path, monkeypatch):
 def start(out, *arguments):
     command = [sys.executable, "-m", "stragglers.cli", "run", str(out.parent / "mine.toml")]
     command += ["--out", str(out), "--checkpoint-minutes", "0", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    # On an accelerator, which a plugin without one is taken for, processes would wait for others.
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
 
 
 def kept(out):

@@ -24,7 +24,7 @@ def evaluation(step, **values):
     return {name: kind(step) for name, kind in records.COLUMNS.items()} | values
 
 
-def written(out, seed=0, points=3, status="finished", **changes):
+def written(out, seed=0, points=3, status="finished", together=1, **changes):
     """A run folder, as training leaves it."""
     chosen = settings(seed, **changes)
     folder = records.folder_of(out, NAME, chosen)
@@ -34,7 +34,8 @@ def written(out, seed=0, points=3, status="finished", **changes):
             records.append(folder, evaluation(step))
         if status != "running":
             weights = {"w/dense": np.arange(3, dtype=np.float32)}
-            records.finish(folder, run, weights, {"status": status, "wall_s": 1.5})
+            facts = {"wall_s": 1.5, "device": {"trials_together": together}}
+            records.finish(folder, run, weights, {"status": status, **facts})
     return folder
 
 
@@ -55,6 +56,13 @@ def test_the_weights_carry_their_origin(tmp_path):
     with safe_open(folder / "model.safetensors", "numpy") as file:
         assert file.metadata() == {"name": NAME, "hash": folder.name[:12], "seed": "7"}
         assert file.get_tensor("w/dense").tolist() == [0, 1, 2]
+
+
+def test_a_trial_of_several_in_a_program_took_its_share_of_the_time(tmp_path):
+    alone, shared = written(tmp_path), written(tmp_path, seed=1, together=3)
+    assert (records.seconds(alone), records.seconds(shared)) == (1.5, 0.5)
+    assert records.seconds(written(tmp_path, seed=2, status="diverged")) is None
+    assert records.seconds(tmp_path / "none") is None
 
 
 def test_it_can_be_read_while_it_is_written(tmp_path):

@@ -22,7 +22,8 @@ def train(capsys, tmp_path, *arguments, small=SMALL):
 
 def test_every_algorithm_trains_and_lands_in_table_and_picture(capsys, tmp_path):
     names = [f"glyphs/per-domain/{row}" for row in ("fedadam", "fare-dust", "feast")]
-    code, out, err = train(capsys, tmp_path, *names, "--trials", "2", "--processes", "1", "--json")
+    each = ("--trials", "2", "--processes", "1", "--together", "1")
+    code, out, err = train(capsys, tmp_path, *names, *each, "--json")
     assert code == 0, err
     runs = json.loads(out)["runs"]
     assert [run["name"] for run in runs] == [name for name in names for _ in range(2)]

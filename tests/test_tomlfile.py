@@ -9,7 +9,10 @@ from stragglers.errors import BadInput
 from stragglers.settings import Experiment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+PLAIN = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+    | st.dates() | st.times() | st.datetimes()
+)  # fmt: skip
 VALUES = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
 )

@@ -27,7 +27,7 @@ def write(job, status="finished", seconds=1.0):
 
 
 @pytest.fixture
-def trained(monkeypatch):
+def trained(monkeypatch, on_cpu):
     """Jobs that were trained: a stand-in that needs `minutes` of a clock of its own for each."""
     done, clock = [], [0.0]
     monkeypatch.setattr(trials.time, "time", lambda: clock[0])
@@ -180,9 +180,8 @@ def test_a_trial_takes_as_long_as_its_experiment_or_else_its_task(tmp_path):
     assert trials.expected_s(other, took) == 0
 
 
-def test_as_many_processes_as_there_are_cores_for(monkeypatch):
+def test_as_many_processes_as_there_are_cores_for(monkeypatch, on_cpu):
     monkeypatch.setattr(trials.os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(device, "find_spec", lambda name: None)
     assert [trials.processes_for(jobs, 2) for jobs in (1, 3, 100)] == [1, 3, 4]
     assert trials.processes_for(100, 16) == 1
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)

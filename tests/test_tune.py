@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -130,7 +131,14 @@ def test_the_papers_grids_are_as_large_as_it_says():
         ("[[search]]\nkappa = []", "kappa: [] given, expected a list of values"),
         ("[[search]]\nkapa = [0.5]", "did you mean"),
         ("[[search]]\nkappa = [0.5, 2.0]", "algorithm.kappa = 2.0"),
+        ("[[search]]\nkappa = [1979-05-27]", "expected a number"),
         ("[[search]\n", "not valid TOML"),
+        ("[[search]]\nkappa = [0.2, 0.5, 0.50]", "algorithm.kappa: 0.5 and 0.5 given, expected"),
+        ("[[search]]\nkappa = [0, 0.0]", "kappa: 0 and 0.0 given, expected different experiments"),
+        ("[[search]]\nupdates = [30, 30]", "updates: 30 and 30 given, expected different"),
+        ("[[search]]\nseed = [0, 1]", "seed: 0 and 1 given, expected different experiments"),
+        ("[[search]]\nkappa = [0.5]\n'algorithm.kappa' = [0.2]", "kappa and algorithm.kappa in"),
+        ("[[search]]\ncohort = [20]\nover_selection = [1.5]", "cohort and over_selection in one"),
     ],
 )
 def test_bad_grids_are_one_line_before_any_training(capsys, tmp_path, monkeypatch, text, why):
@@ -162,16 +170,26 @@ def test_presets_without_a_grid_and_several_at_once_are_refused(capsys, tmp_path
     assert "one is tuned at a time" in refused(capsys, "tune", "glyphs")
 
 
+def test_values_are_read_as_they_are_written():
+    document = config.read(FEAST)
+    values = {"late_seconds": [100.0, math.inf], "check_in": [{"straggler": 0.5}]}
+    (whole,) = tune.checked_grid(document, [values])
+    given = [tune._with(document, chosen)["schedule"] for chosen in tune.combinations(whole)]
+    assert [schedule["late_seconds"] for schedule in given] == [100.0, math.inf]
+    assert [schedule["check_in"] for schedule in given] == 2 * [{"straggler": 0.5}]
+    assert tune.label({"schedule.late_seconds": math.inf}) == "late_seconds=inf"
+
+
 def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, monkeypatch):
-    """The first time it runs out of time; the second time it finds what is there."""
+    """Twice it runs out of time; the third time it finds what is there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grid.toml").write_text("[[search]]\nkappa = [0.0, 0.2]\n[[search]]\n"
                                         '"server.learning_rate" = [0.01, 0.1]\n')  # fmt: skip
-    trained = []
+    trained, budget = [], iter([1, 1])
 
     def run_missing(jobs, processes, terms, together):
         wanted = [job for job in jobs if not records.is_over(job.folder)]
-        for job in wanted[: 1 if not trained else None]:
+        for job in wanted[: next(budget, None)]:
             settings = config.resolved(job.experiment)
             write_run(job.folder, settings, accuracy(settings))
             trained.append(job.label)
@@ -179,8 +197,12 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
 
     monkeypatch.setattr("stragglers.trials.run_missing", run_missing)
     arguments = ("tune", FEAST, "--grid", "grid.toml", "--trials", "2", "--out", "out")
+    code, out, _ = run(capsys, *arguments, "--json")
+    left = [f"{FEAST} {trial}/2, kappa={kappa}" for kappa in (0.0, 0.2) for trial in (1, 2)]
+    said = json.loads(out)
+    assert code == 0 and said.keys() == {"objective", "left"} and said["left"] == left[1:]
     code, out, _ = run(capsys, *arguments)
-    assert code == 0 and "goes on with what is left" in out and len(trained) == 1
+    assert code == 0 and "goes on with what is left" in out and len(trained) == 2
     code, out, _ = run(capsys, *arguments)
     assert code == 0 and "the best of 2" in out and len(trained) == len(set(trained)) == 2 * 4
     tuned = config.read(str(tmp_path / "out" / FEAST / "tuned.toml"))
@@ -188,3 +210,5 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     page = (tmp_path / "out" / FEAST / "tune.html").read_text()
     assert "4 experiments, 8 trials" in page
     assert run(capsys, *arguments)[1] == out and len(trained) == 8
+    said = json.loads(run(capsys, *arguments, "--json")[1])
+    assert said["left"] == [] and [len(search) for search in said["searches"]] == [2, 2]

@@ -56,7 +56,7 @@ def test_whoever_dies_gives_its_turn_back(tmp_path):
         assert time.perf_counter() - began > 0.2 and other.wait() == -signal.SIGKILL
 
 
-def test_without_an_accelerator_nobody_waits():
+def test_without_an_accelerator_nobody_waits(on_cpu):
     with shared() as file, turn(file) as take, turn(file) as other:
         take()
         other()

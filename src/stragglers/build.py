@@ -12,7 +12,7 @@ from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
 from stragglers.distributions import DISTRIBUTIONS, Distribution
-from stragglers.errors import BadInput
+from stragglers.errors import BadInput, about
 from stragglers.handwriting import book
 from stragglers.latency import Factors, Latency, TimeLimit
 from stragglers.population import Population
@@ -20,10 +20,8 @@ from stragglers.schedule import Schedule
 
 
 def distribution(given: settings.Distribution, where: str) -> Distribution:
-    try:
+    with about(where):
         return DISTRIBUTIONS[str(given.__struct_config__.tag)](**fields(given))
-    except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
 
 
 def clients(task: settings.Task, seed: int) -> Population:
@@ -159,10 +157,8 @@ def struck(given: settings.Faults | None, who: Population, seed: int) -> faults.
     for name, fault in faults.NAMES.items():
         share = getattr(given, name)
         if isinstance(share, dict):
-            try:
+            with about(f"faults.{name}"):
                 shares[fault] = who.by_group(share, 0.0)
-            except BadInput as error:
-                raise BadInput(f"faults.{name}: {error}") from None
         elif share:
             shares[fault] = np.full(who.clients, share)
     for fault, column in (faults.from_csv(given.csv, who) if given.csv else {}).items():
@@ -177,10 +173,8 @@ def checking_in(given: dict[str, float] | None, who: Population) -> NDArray[np.f
     """How likely each client is to be chosen, against the others; None if all are alike."""
     if given is None:
         return None
-    try:
+    with about("schedule.check_in"):
         weights = who.by_group(given, 1.0)
-    except BadInput as error:
-        raise BadInput(f"schedule.check_in: {error}") from None
     return None if weights.min() == weights.max() > 0 else weights
 
 

@@ -243,9 +243,11 @@ def is_over(folder: Path) -> bool:
 
 
 def seconds(folder: Path) -> float | None:
-    """How long a run took, if it is finished."""
+    """How long a trial took, if it is finished: of a program's time, its share."""
     run = _run(folder)
-    return run.get("wall_s") if run and run["status"] == "finished" else None
+    if not run or run["status"] != "finished" or run.get("wall_s") is None:
+        return None
+    return run["wall_s"] / (run.get("device") or {}).get("trials_together", 1)
 
 
 class _Head(msgspec.Struct):

@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ def inline(value: Any) -> str:
             return _quoted(value)
         case int() | float():
             return repr(value)
+        case date() | time():
+            return value.isoformat()
         case dict():
             inside = (f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None)
             return f"{{ {', '.join(inside)} }}"

@@ -11,7 +11,6 @@ diverged has no value and is never chosen.
 """
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
@@ -32,7 +31,11 @@ Train = Callable[[dict[str, Document]], list[list[Record]]]  # trials of each, b
 
 
 class Unfinished(Exception):
-    """The time is over before all trials are; a later call goes on."""
+    """The time is over before all trials are, and these are left; a later call goes on."""
+
+    def __init__(self, left: list[str]) -> None:
+        super().__init__(left)
+        self.left = left
 
 
 class Trainer:
@@ -57,8 +60,9 @@ class Trainer:
             jobs = trials.jobs_of({self.name: document}, self.count, self.out)
             groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
         every = [job for jobs in groups for job in jobs]
-        if trials.run_missing(every, self.processes, self.terms, self.together):
-            raise Unfinished
+        left = trials.run_missing(every, self.processes, self.terms, self.together)
+        if left:
+            raise Unfinished([job.label for job in left])
         self.found |= {job.folder: records.load(job.folder) for job in every}
         return [[self.found[job.folder] for job in jobs] for jobs in groups]
 
@@ -138,13 +142,34 @@ def checked_grid(document: Document, grid: list[Search]) -> list[Search]:
     """The grid with whole paths; every value is checked before anything is trained."""
     found = []
     for search in grid:
-        whole = {config.full_path(document, name): values for name, values in search.items()}
-        for path, values in whole.items():
-            for value in values:
-                with about(f"{path} = {value}"):
-                    config.experiment_from(_with(document, {path: value}))
-        found.append(whole)
+        paths = {name: config.full_path(document, name) for name in search}
+        _check_independent(paths)
+        found.append({paths[name]: values for name, values in search.items()})
+        for path, values in found[-1].items():
+            _check_values(document, path, values)
     return found
+
+
+def _check_independent(paths: dict[str, str]) -> None:
+    """Refuses names of one setting, and settings of which one takes the other away."""
+    for one, other in itertools.combinations(paths, 2):
+        both = {paths[one], paths[other]}
+        if len(both) == 1 or both in config.ALTERNATIVES:
+            raise BadInput(f"{one} and {other} in one search, but one replaces the other; "
+                           "leave one out")  # fmt: skip
+
+
+def _check_values(document: Document, path: str, values: list[Any]) -> None:
+    """Refuses values that are wrong, and those that are equal: they would share run folders."""
+    seen: dict[str, Any] = {}
+    for value in values:
+        with about(f"{path} = {value}"):
+            experiment = config.experiment_from(_with(document, {path: value}))
+        key = records.settings_hash(config.resolved(experiment))
+        if key in seen:
+            raise BadInput(f"{path}: {tomlfile.inline(seen[key])} and {tomlfile.inline(value)} "
+                           "given, expected different experiments; leave one out")  # fmt: skip
+        seen[key] = value
 
 
 def tune(
@@ -176,7 +201,8 @@ def label(chosen: dict[str, Any]) -> str:
     """kappa=0.5, beta=0.9: the values with the last parts of their paths."""
     leaves = [path.rsplit(".", 1)[-1] for path in chosen]
     names = leaves if len(set(leaves)) == len(leaves) else list(chosen)
-    return ", ".join(f"{n}={json.dumps(v)}" for n, v in zip(names, chosen.values(), strict=True))
+    values = map(tomlfile.inline, chosen.values())
+    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
 
 def _everything(
@@ -221,4 +247,4 @@ def _proposed(
 
 
 def _with(document: Document, chosen: dict[str, Any]) -> Document:
-    return config.override_all(document, [f"{k}={json.dumps(v)}" for k, v in chosen.items()])
+    return config.override_all(document, [f"{k}={tomlfile.inline(v)}" for k, v in chosen.items()])

@@ -49,8 +49,11 @@ def tune(options: argparse.Namespace) -> None:
     train = tuning.Trainer(name, count, folder, options.processes, terms, options.together)
     try:
         best, history = tuning.tune(document, grid, objective, train, options.proposals)
-    except tuning.Unfinished:
-        print("the time is over; the same command goes on with what is left")
+    except tuning.Unfinished as unfinished:
+        if options.json:
+            print(base.json({"objective": objective._asdict(), "left": unfinished.left}))
+        else:
+            print("the time is over; the same command goes on with what is left")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
     text = tomlfile.dumps(config.resolved(config.experiment_from(best)))
@@ -58,7 +61,7 @@ def tune(options: argparse.Namespace) -> None:
     page.save(list(train.found.values()), about_all)
     if options.json:
         searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]
-        print(base.json({"objective": objective._asdict(), "searches": searches,
+        print(base.json({"objective": objective._asdict(), "left": [], "searches": searches,
                      "preset": str(preset), "page": str(about_all)}))  # fmt: skip
         return
     tables.print_search(name, objective.name, history)

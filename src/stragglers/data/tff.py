@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from stragglers.data import sqlite
 from stragglers.data.example_proto import Values, parse
 from stragglers.data.unpacked import unpacked
-from stragglers.errors import BadInput, did_you_mean
+from stragglers.errors import BadInput, about, did_you_mean
 
 Fields = dict[str, NDArray[Any]]
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -117,7 +117,8 @@ def _from_sqlite(
         split = _split(db, path, split)
         expected, seen = _metadata(db, split), set()
         for client, rows in groupby(_rows(db, split), key=lambda row: row[0]):
-            examples = [_example(path, client, blob, wanted) for _, blob in rows]
+            with about(f"{path}: client {client!r}"):
+                examples = [_example(client, blob, wanted) for _, blob in rows]
             count = len(examples) if expected is None else expected.get(client, 0)
             if client in seen or count != len(examples):
                 most = "all" if client in seen else count
@@ -154,15 +155,10 @@ def _rows(db: sqlite3.Connection, split: str) -> Iterator[tuple[str, bytes]]:
     return db.execute(f"{query} rowid" if sorts else by_id, [split])
 
 
-def _example(
-    path: Path, client: str, blob: Any, wanted: Collection[bytes] | None
-) -> dict[bytes, Values]:
+def _example(client: str, blob: Any, wanted: Collection[bytes] | None) -> dict[bytes, Values]:
     if not isinstance(client, str) or not isinstance(blob, bytes):
-        raise BadInput(f"{path}: client {client!r}: a row that is not (text, blob)")
-    try:
-        return parse(blob, wanted)
-    except BadInput as error:
-        raise BadInput(f"{path}: client {client!r}: {error}") from None
+        raise BadInput("a row that is not (text, blob)")
+    return parse(blob, wanted)
 
 
 def _column(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from stragglers.data import images
 from stragglers.data.cifar import COARSE_OF_FINE
 from stragglers.data.cifar100 import CIFAR100
-from stragglers.errors import BadInput
+from stragglers.errors import about
 from stragglers.models.resnet import l2_penalty, resnet
 from stragglers.partition import deal
 from stragglers.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
@@ -82,10 +82,8 @@ def _partitioned(
     fine: NDArray[np.int32], seed: int, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of the images client by client, and where each client begins."""
-    try:
+    with about(where):
         dealt = deal(fine, COARSE_OF_FINE, seed)
-    except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
     return dealt.ravel(), np.arange(0, dealt.size + 1, dealt.shape[1])
 
 

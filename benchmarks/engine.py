@@ -100,7 +100,7 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
 
     def start() -> server.Carry:
         each = jax.tree.map(lambda w: jnp.stack([w] * case.trials), params)
-        return server.start(algorithm, each, rows.slots)
+        return server.start(algorithm, each, rows.slots, rounds)
 
     program, compile_s = timed(lambda: engine.program(task, algorithm, client, start(), feed))
 

@@ -99,10 +99,9 @@ def over_selected(
                     heapq.heappush(events, (now, DISPATCH, len(log.jobs)))
             continue
         step = closed if round_is_open else closed - 1
-        delay = delay_of(number, job.client)
         if job.version in log.abandoned:
             job.fate = "unused"
-        elif late_seconds is not None and delay <= late_seconds:
+        elif late_seconds is not None and now <= job.start + late_seconds:
             # After the last step reports are still waited for; none of the steps knows them,
             # unless they come at its very time.
             after = closed == rounds and now > log.times[-1]

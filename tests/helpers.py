@@ -141,8 +141,8 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "evaluate", keep)
-        patch.setattr("stragglers.table.power_of_two", lambda size: max(64, size))
         for module in ("table", "server"):
+            patch.setattr(f"stragglers.{module}.power_of_two", lambda size: max(64, size))
             patch.setattr(f"stragglers.{module}.rounded", lambda slots: max(8, slots))
         stops = range(plan.steps + 1) if evaluate_at is None else evaluate_at
         result = simulate(task, plan, _watched(algorithm), client, evaluate_at=stops, **options)

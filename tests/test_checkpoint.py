@@ -161,21 +161,22 @@ def test_a_damaged_checkpoint_costs_what_came_after_the_one_before(tmp_path):
         assert outcome(tmp_path / name / "0") == outcome(tmp_path / "whole" / "0")
 
 
-def test_what_a_diverged_trial_had_is_kept(tmp_path):
-    """It trains no more, but its models are of the moment when it diverged."""
+def test_what_a_diverged_trial_had_is_kept(tmp_path, monkeypatch):
+    """It trains no more, but its model is the one that was evaluated last."""
     two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
-    finite = iter([[True, True], [False, True]] + [[False, True]] * 20)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulate, "_finite", lambda *_: next(finite))
-        record(tmp_path / "whole", two)
-    finite = iter([[True, True], [False, True]] + [[False, True]] * 20)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulate, "_finite", lambda *_: next(finite))
-        assert record(tmp_path / "parts", two, after(4)) == ["kept"]
-        record(tmp_path / "parts", two)
+    goes_on = Course.goes_on
+
+    def until_two(course, step, dropped, finite):
+        goes_on(course, step, dropped, finite if course.trial.seed else min(finite, 2))
+
+    monkeypatch.setattr(Course, "goes_on", until_two)
+    record(tmp_path / "whole", two)
+    assert record(tmp_path / "parts", two, after(4)) == ["kept"]
+    record(tmp_path / "parts", two)
     for trial in "01":
         assert outcome(tmp_path / "parts" / trial) == outcome(tmp_path / "whole" / trial)
-    assert records.load(tmp_path / "parts" / "0").diverged.startswith("the weights are not finite")
+    ended = records.load(tmp_path / "parts" / "0")
+    assert ended.diverged.startswith("the weights are not finite after server step 3;")
 
 
 @pytest.mark.parametrize("field", ["jax", "data", "lanes", "device", "settings"])

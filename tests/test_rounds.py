@@ -66,6 +66,7 @@ def waits_for(case, late_seconds=None, late_rounds=None):
 @settings(max_examples=600, deadline=None)
 @given(rounds_cases())
 @example((ONE_OF_TWO, [0.5, 0.5, 1e-20, 0.0]))  # two delays, one time of arrival
+@example((ONE_OF_TWO | {"late_seconds": 0.3}, [1e6, 1e6, 0.2, 0.1 + 0.2]))  # one end of waiting
 def test_rounds_agree_with_the_event_by_event_witness(case_and_table):
     case, table = case_and_table
     try:

@@ -13,7 +13,7 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.client import Client
-from stragglers.coordinator import Rounds
+from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
 from stragglers.schedule import Fate
@@ -158,15 +158,38 @@ def test_clients_that_all_diverge_end_a_run_with_a_finite_model(task, client, ev
     result = simulate(task, given, FEDAVG, client, evaluate_at=evaluate_at)
     assert "every client diverged" in result.diverged and "\n" not in result.diverged
     assert result.dropped == result.trained == 3 * STEPS
-    for model in (result.model, result.params):
-        np.testing.assert_array_equal(matrix(model), matrix(start.params))
+    assert result.params is None
+    np.testing.assert_array_equal(matrix(result.model), matrix(start.params))
 
 
+WAYS = {"one by one": {}, "lanes": dict(lanes=4), "devices": dict(devices=2),
+        "lanes of devices": dict(devices=2, lanes=4)}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("policy", [ROUNDS, Buffer(buffer=3, concurrency=5)])
+def test_where_clients_have_all_diverged_does_not_go_by_the_clock(policy, way, monkeypatch):
+    """Nor does what is told of it: those of the first four server steps do, later ones do not."""
+    monkeypatch.setattr("stragglers.course.HOPELESS", 9)
+    given = plan(policy)
+    task, early = TASK._replace(x=TASK.x.copy()), given.version < 4
+    task.x[TASK.offsets[0] : TASK.offsets[1]] = np.nan
+    given = given._replace(client=np.where(early, 0, 4), examples=np.full_like(given.examples, 7))
+    bad = np.cumsum(np.bincount(given.version[given.fate == Fate.ON_TIME])[:4])
+    step = int(np.argmax(bad >= 9))
+    for chunk in (1, 2, 5, 100):
+        result = simulate(task, given, FEDAVG, CLIENT, chunk=chunk, **WAYS[way])
+        assert f"the last {bad[step]} reports up to server step {step + 1} " in result.diverged
+        assert result.trained == result.dropped == bad[step] and result.curve == []
+        assert result.params is None
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 100])
 @pytest.mark.parametrize("evaluate_at", [None, range(STEPS)])
-def test_weights_that_overflow_end_a_run_with_the_last_finite_model(evaluate_at):
+def test_weights_that_overflow_end_a_run_with_the_last_finite_model(evaluate_at, chunk):
     client, violent = CLIENT._replace(learning_rate=1e15), fedavg(optax.sgd(1e30))
     start = run(FEDAVG, weigh=lambda s, n: 0.0 * n)
-    result = run(violent, client=client, evaluate_at=evaluate_at)
+    result = run(violent, client=client, evaluate_at=evaluate_at, chunk=chunk)
     assert "not finite after server step 1;" in result.diverged and "\n" not in result.diverged
     assert [point.step for point in result.curve] == ([] if evaluate_at is None else [0])
     np.testing.assert_array_equal(matrix(result.model), matrix(start.params))
@@ -193,11 +216,11 @@ def test_reports_that_faults_corrupt_are_no_sign_of_divergence(monkeypatch):
         return given._replace(fault=fault)
 
     for bad in (used, used[:-1], used[3:]):
-        result = simulate(TASK, struck(bad), FEDAVG, CLIENT, chunk=1)
+        result = simulate(TASK, struck(bad), FEDAVG, CLIENT)
         assert result.diverged is None and result.dropped == len(bad)
         assert result.trained == 3 * STEPS and np.isfinite(matrix(result.model)).all()
     wild = CLIENT._replace(learning_rate=1e30)
-    result = simulate(TASK, struck(used[::3]), FEDAVG, wild, chunk=1)
+    result = simulate(TASK, struck(used[::3]), FEDAVG, wild)
     assert result.diverged and "every client diverged: the last 6 reports up to server step 3 " \
         in result.diverged  # fmt: skip
 

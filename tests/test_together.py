@@ -118,6 +118,24 @@ def test_a_trial_that_diverges_leaves_the_others_alone():
         np.testing.assert_array_equal(matrix(results[which].params), matrix(good[which].params))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trial_diverges_where_it_does_alone(kind, monkeypatch):
+    """The clients of its first steps do, those of the others never; all meet after the last."""
+    monkeypatch.setattr("stragglers.course.HOPELESS", 7)
+    task, (algorithm, policy) = linear_task(dtype=np.float32), KINDS[kind]
+    task.x[: task.offsets[1]] = np.nan
+    good, bad, _ = trials(task, policy)
+    for own, first in ((good, 4), (bad, 0)):
+        own.schedule.client[:] = np.where(own.schedule.version < 5, first, 4)
+        own.schedule.examples[:] = 7
+    local = Client(learning_rate=0.2, batch_size=4)
+    together = simulate_together(task, [good, bad], algorithm, local, teachers=K, lanes=3)
+    alone = simulate(task, bad.schedule, algorithm, local, seed=bad.seed, teachers=K, chunk=1)
+    assert alone.diverged and together[0].diverged is None
+    assert together[1].diverged == alone.diverged
+    assert together[1].trained == together[1].dropped == alone.dropped == alone.trained
+
+
 @pytest.mark.parametrize("count, lanes", [(1, 1), (1, 3), (3, 1), (3, 4)])
 def test_a_history_is_not_copied(count, lanes):
     """Nor any other part of the program's memory as large as it."""

@@ -170,6 +170,16 @@ def test_steps_that_are_given_up(policy, algorithm):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 
 
+def test_reports_at_the_very_end_of_their_time():
+    """A delay is longer than is waited for, but late in a run it rounds to the same time."""
+    policy, table = Rounds(goal=1, cohort=2, late_seconds=0.3), [1e6, 1e6, *[0.2, 0.1 + 0.2] * 29]
+    late = plan_for(linear_task(), policy, table, seed=3, steps=STEPS).fate == Fate.LATE
+    assert late.tolist() == [False, False, *[False, True] * (STEPS - 1)]
+    with jax.enable_x64(True):
+        simulated, interpreted, _ = witnesses(policy, "feast", {}, table=table)
+    np.testing.assert_allclose(simulated, interpreted, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_option_of_every_algorithm(algorithm, option):

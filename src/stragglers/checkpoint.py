@@ -30,7 +30,7 @@ from stragglers.errors import BadInput
 if TYPE_CHECKING:
     from stragglers.simulate import Moment
 
-FORMAT = 1
+FORMAT = 2
 EVERY_MINUTES = 5.0
 KEEP = 2
 FOLDER, TOGETHER = "checkpoints", "together.json"
@@ -49,7 +49,6 @@ class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a trial's course is besides its curve and its models."""
 
     dropped: int
-    streak: int
     trained: int
     diverged: str | None
 
@@ -85,8 +84,7 @@ def save(
         for trial, curve in enumerate(curves):
             (place / _curve(trial)).write_bytes(curve)
         traces = [
-            Trace(course.dropped, course.streak, course.trained, course.diverged)
-            for course in moment.courses
+            Trace(course.dropped, course.trained, course.diverged) for course in moment.courses
         ]
         digests = {path.name: _digest(path) for path in sorted(place.iterdir())}
         manifest = Manifest(moment.step, moment.wall_s, fingerprint, facts, traces, digests)
@@ -123,8 +121,6 @@ def restore(found: Found, first: "Moment") -> "Moment":
         dataclasses.replace(course, **msgspec.structs.asdict(trace))
         for course, trace in zip(first.courses, manifest.trials, strict=True)
     ]
-    for course in courses:
-        course.params = course.model if course.diverged else None  # its shapes
     like = first._replace(courses=courses)
     arrays = load_file(found.folder / STATE)
     shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(_state(like)).items()}
@@ -138,9 +134,9 @@ def restore(found: Found, first: "Moment") -> "Moment":
         jax.device_put(jnp.array(arrays[name]), place)
         for name, place in zip(shapes, places, strict=True)
     ]
-    carry, models, params = jax.tree.unflatten(jax.tree.structure(_state(like)), leaves)
-    for trial, course in enumerate(courses):
-        course.model, course.params = models[trial], params[trial]
+    carry, models = jax.tree.unflatten(jax.tree.structure(_state(like)), leaves)
+    for course, model in zip(courses, models, strict=True):
+        course.model = model
     return like._replace(step=manifest.step, wall_s=manifest.wall_s, carry=carry)
 
 
@@ -231,8 +227,7 @@ def _opened(folder: Path) -> Found:
 
 
 def _state(moment: "Moment") -> tuple[Any, ...]:
-    courses = moment.courses
-    return moment.carry, [course.model for course in courses], [c.params for c in courses]
+    return moment.carry, [course.model for course in moment.courses]
 
 
 def _named(state: Any) -> dict[str, Any]:

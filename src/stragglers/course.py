@@ -1,11 +1,15 @@
 """What has become of a trial so far: its curve, who was dropped, and whether it diverged.
 
-It is told between chunks. A trial has diverged when its weights are not finite, or when nothing but
-bad reports came: HOPELESS in a row, or all that there are.
+It is told between chunks, but server step by server step: chunks go by the clock, which decides
+nothing. A trial has diverged when its weights are not finite, or when nothing but bad reports came
+from the clients of one server step after another: HOPELESS in a row, or all that there are.
 """
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stragglers.algorithms.base import Params
 from stragglers.metrics import Metrics, TestData
@@ -31,7 +35,7 @@ class Point(NamedTuple):
 
 class Result(NamedTuple):
     curve: list[Point]
-    params: Params  # w
+    params: Params  # w; None if training diverged, of which nothing is seen before a chunk ends
     model: Params  # what the algorithm evaluates; the last finite one if training diverged
     trained: int  # clients
     dropped: int
@@ -60,24 +64,25 @@ class Course:
     work: Work
     curve: list[Point] = field(default_factory=list)
     dropped: int = 0
-    streak: int = 0  # clients dropped in a row, chunk by chunk
     diverged: str | None = None
     model: Params = None
     params: Params = None
     trained: int = 0
     clients: dict[str, list[float]] | None = None
 
-    def goes_on(self, first: int, step: int, dropped: int, finite: bool) -> None:
-        trained, sound = self.work.trained, self.work.sound
+    def goes_on(self, step: int, dropped: NDArray[np.int32], finite: int) -> None:
+        """To a server step: who was dropped in each, and how many of them left finite weights."""
+        trained, sound = np.diff(self.work.trained)[:step], np.diff(self.work.sound)[:step]
         # Reports that faults corrupt are dropped as they were meant to be, and tell nothing.
-        corrupted = trained[step] - trained[first] - (sound[step] - sound[first])
-        lost, self.dropped = int(dropped - self.dropped - corrupted), dropped
-        self.trained = int(trained[step])
-        self.streak = self.streak + lost if lost == sound[step] - sound[first] else 0
-        if self.streak >= HOPELESS or 0 < self.streak == sound[-1]:
-            self.diverged = _all_dropped(self.streak, step)
-        elif not finite:
-            self.diverged = _overflowed(step)
+        streak = _streak(dropped[:step] - (trained - sound), sound)
+        limit = max(1, min(HOPELESS, self.work.sound[-1]))
+        hopeless = next(iter(np.flatnonzero(streak >= limit) + 1), np.inf)
+        end = int(min(step, finite + 1, hopeless))
+        self.trained, self.dropped = int(trained[:end].sum()), int(dropped[:end].sum())
+        if end == hopeless:
+            self.diverged = _all_dropped(int(streak[end - 1]), end)
+        elif end > finite:
+            self.diverged = _overflowed(end)
 
     def reaches(
         self, step: int, batch_size: int, wall_s: float, test: TestData, at: Metrics
@@ -113,6 +118,12 @@ class Course:
             start,
             self.clients,
         )
+
+
+def _streak(lost: NDArray[np.integer], clients: NDArray[np.integer]) -> NDArray[np.integer]:
+    """After each server step, clients lost since one that did not lose all of its own."""
+    total = lost.cumsum()
+    return total - np.maximum.accumulate(np.where(lost < clients, total, 0))
 
 
 def _overflowed(step: int) -> str:

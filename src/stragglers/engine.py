@@ -62,7 +62,7 @@ def program(
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _advance(code: Code, carry: Carry, feed: Feed, first: jax.Array, last: jax.Array) -> Carry:
     same, split = devices.SAME, devices.SPLIT
-    pieces = Carry(same, split, same)  # pyright: ignore[reportArgumentType]
+    pieces = Carry(same, split, split, same)  # pyright: ignore[reportArgumentType]
     arguments = (pieces, same, same, same)
     return devices.everywhere(code.mesh, partial(_walk, code), arguments, pieces)(
         carry, feed, first, last
@@ -94,9 +94,9 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         report = trees.where(good, report, trees.zeros_like(report))
         return add(buckets, table.slot[i], report), lost + ~good
 
-    nobody = jnp.zeros_like(carry.dropped)
+    nobody = jnp.int32(0)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
-    dropped = carry.dropped + devices.total(code.mesh, lost)
+    dropped = carry.dropped.at[0, leg].set(lost)
     return server_step(
         code.algorithm, table, leg, carry._replace(buckets=buckets, dropped=dropped), code.mesh
     )
@@ -160,7 +160,7 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
             return lane._replace(params=params, step=step, batch=batches(row, step))
 
         def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> Any:
-            lane, buckets, lost = parts
+            lane, buckets, dropped = parts
             lane = jax.lax.fori_loop(0, table.spans[s], tick, lane)
             row = row_at(lane.place)
             steps = table.job.steps[row]
@@ -173,20 +173,19 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
                 table.weight[row], steps == 0,
                 None if table.corrupt is None else table.corrupt[row],
             ))  # fmt: skip
-            bad = (jnp.arange(trials)[:, None] == table.trial[row]) & ends & ~good
+            dropped = dropped.at[table.trial[row], table.starting.round[row]].add(ends & ~good)
             step = jnp.where(starts, 0, lane.step)
             if (teacher := lane.teacher) is not None:  # where nobody starts, none is fetched
                 fetch = partial(teachers, carry)
                 teacher = jax.lax.cond(starts.any(), fetch, lambda _: lane.teacher, following)
             runs = starts | (lane.runs & ~ends)
             lane = _Lane(runs, place, step, batches(following, step), params, teacher)
-            return lane, buckets, lost + bad.sum(1, dtype=jnp.int32)
+            return lane, buckets, dropped
 
-        lane, buckets, lost = jax.lax.fori_loop(
+        lane, buckets, dropped = jax.lax.fori_loop(
             table.span_begin[e], table.span_begin[e + 1], span,
-            (lane, carry.buckets, jnp.zeros_like(carry.dropped)),
+            (lane, carry.buckets, carry.dropped),
         )  # fmt: skip
-        dropped = carry.dropped + devices.total(code.mesh, lost)
         carry = carry._replace(buckets=buckets, dropped=dropped)
         return lane, server_step(algorithm, table, e, carry, code.mesh)
 

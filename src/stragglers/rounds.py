@@ -73,7 +73,9 @@ def over_selected(
 
     late = np.zeros_like(on_time)
     if late_seconds is not None:
-        late = ~on_time & kept_up & (delay <= late_seconds) & (delay < np.inf)
+        # Of two times, not of two delays: they may round to one.
+        in_time = (report <= opens[:, None] + late_seconds) & (report < np.inf)
+        late = ~on_time & kept_up & in_time
     elif late_rounds is not None:
         late = ~on_time & kept_up & (step - origin < late_rounds) & (step < stuck)
 

@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from stragglers import mesh as devices
 from stragglers import trees
 from stragglers.algorithms.base import Algorithm, Params, State, Sum
-from stragglers.table import Table, rounded
+from stragglers.table import Table, power_of_two, rounded
 
 
 class Carry(NamedTuple):
@@ -25,19 +25,26 @@ class Carry(NamedTuple):
 
     server: State  # leaves [trials, ...]
     buckets: Sum  # leaves [devices * (trials * slots + 1), ...]; the last of each stays empty
-    dropped: jax.Array  # [trials]: clients whose delta was not finite
+    # By server step, so that what they tell does not depend on when a run is looked at.
+    dropped: jax.Array  # [devices * trials, steps]: clients of each whose delta was not finite
+    finite: jax.Array  # [trials]: how many left finite weights; after one that does not, none does
 
 
-def start(algorithm: Algorithm, params: Params, slots: int, mesh: Mesh | None = None) -> Carry:
-    """The state before the first server step; leaves of `params` are [trials, ...]."""
+def start(
+    algorithm: Algorithm, params: Params, slots: int, steps: int, mesh: Mesh | None = None
+) -> Carry:
+    """The state before the first of `steps`; leaves of `params` are [trials, ...]."""
     one = trees.row(params, 0)
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
     trials = jax.tree.leaves(params)[0].shape[0]
     empty = Sum(one, zero, jnp.zeros((), jnp.int32))
     buckets = trees.zero_rows(empty, devices.size(mesh) * (trials * rounded(slots) + 1))
-    server, dropped = jax.vmap(algorithm.init)(params), jnp.zeros(trials, jnp.int32)
+    dropped = jnp.zeros((devices.size(mesh) * trials, power_of_two(steps)), jnp.int32)
     return Carry(
-        devices.on_all(mesh, server), devices.split(mesh, buckets), devices.on_all(mesh, dropped)
+        server=devices.on_all(mesh, jax.vmap(algorithm.init)(params)),
+        buckets=devices.split(mesh, buckets),
+        dropped=devices.split(mesh, dropped),
+        finite=devices.on_all(mesh, jnp.zeros(trials, jnp.int32)),
     )
 
 
@@ -53,35 +60,40 @@ def server_step(
         late, buckets = _take(buckets, table.late_slot[late_begin])
         state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])
     after = _with_state(carry._replace(buckets=buckets), trial, state)
-    if algorithm.settles != "at_arrival":
-        return after
 
     def one_bucket(b: jax.Array, carry: Carry) -> Carry:
         late, buckets = _take(carry.buckets, table.late_slot[b])
         state = algorithm.settle(state_of(carry, trial), None, total(late), table.late_round[b])
         return _with_state(carry._replace(buckets=buckets), trial, state)
 
-    return jax.lax.fori_loop(late_begin, late_end, one_bucket, after)
+    if algorithm.settles == "at_arrival":
+        after = jax.lax.fori_loop(late_begin, late_end, one_bucket, after)
+    finite = _all_finite(algorithm.params(state_of(after, trial)))
+    return after._replace(finite=after.finite.at[trial].add(finite))
 
 
 def state_of(carry: Carry, trial: jax.Array) -> State:
     """A trial's own; of one that is alone a slice, which a CPU reads faster than a gather."""
-    if carry.dropped.size == 1:
+    if carry.finite.size == 1:
         return trees.row(carry.server, 0)
     return trees.of_trial(carry.server, trial)
 
 
 def _with_state(carry: Carry, trial: jax.Array, state: State) -> Carry:
-    if carry.dropped.size == 1:
+    if carry.finite.size == 1:
         return carry._replace(server=_with_axis(state))
     return carry._replace(server=trees.set_trial(carry.server, trial, state))
 
 
 def models_of(algorithm: Algorithm, carry: Carry) -> Params:
     """What clients of each trial start from; leaves [trials, ...]."""
-    if carry.dropped.size == 1:
+    if carry.finite.size == 1:
         return _with_axis(algorithm.params(trees.row(carry.server, 0)))
     return jax.vmap(algorithm.params)(carry.server)
+
+
+def _all_finite(tree: Any) -> jax.Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def _take(buckets: Sum, slot: jax.Array) -> tuple[Sum, Sum]:

@@ -110,7 +110,7 @@ def set_up(
     width = lanes or default_lanes(load, meshes.size(mesh))
     if width % meshes.size(mesh):
         raise BadInput(f"lanes={width}; expected a multiple of the {meshes.size(mesh)} devices")
-    carry = server.start(algorithm, params, joint.slots, mesh)
+    carry = server.start(algorithm, params, joint.slots, int(legs[-1]), mesh)
     data, seeds = on_device(task, mesh), meshes.on_all(mesh, seeds)
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
@@ -195,7 +195,7 @@ def _memory(
     devices = meshes.size(mesh)
     params = jax.eval_shape(task.model.init, jax.random.key(0))
     tests = {id(test): test for test in (every, some)}.values()
-    model = jax.tree.map(lambda leaf: _placed_like(carry.dropped, leaf), params)
+    model = jax.tree.map(lambda leaf: _placed_like(carry.finite, leaf), params)
     evaluation = max(temporaries(metrics.program(task, model, test, mesh)) for test in tests)
     known = {
         "state": tree_bytes(carry.server),

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stragglers import metrics, trees
@@ -114,18 +113,17 @@ def simulate_together(
     evaluated = max(len(course.curve) for course in courses)
     for stop in stops[evaluated:]:
         while step < stop and under_way:
-            leg, first = np.searchsorted(run.legs, step), step
+            leg = np.searchsorted(run.legs, step)
             last = max(leg + 1, np.searchsorted(run.legs, min(stop, step + length)))
             step, ticked = int(run.legs[last]), time.perf_counter()
             carry = run.advance(carry, run.feed, np.int32(leg), np.int32(last))
-            dropped = np.asarray(carry.dropped).tolist()  # waits for the device
-            finite = np.asarray(_finite(algorithm.params, carry.server)).tolist()
+            finite = np.asarray(carry.finite).tolist()  # waits for the device
+            dropped = np.sum(np.split(np.asarray(carry.dropped), run.start.devices), axis=0)
             if chunk is None:
                 length = _next_length(length, time.perf_counter() - ticked)
             for trial, course in list(under_way.items()):
-                course.goes_on(first, step, dropped[trial], finite[trial])
+                course.goes_on(step, dropped[trial], finite[trial])
                 if course.diverged:
-                    course.params = _of(algorithm.params, carry.server, trial)
                     del under_way[trial]
                 if on_progress:
                     on_progress(trial, course.progress(step, time.perf_counter() - began))
@@ -153,14 +151,3 @@ def _next_length(length: int, seconds: float) -> int:
 def _of(what: Callable[[Any], Params], server: Any, trial: int) -> Params:
     """A trial's model, in buffers of its own: the carry's are given away to the next chunk."""
     return what(trees.row(server, trial))
-
-
-@partial(jax.jit, static_argnums=0)
-def _finite(params: Callable[[Any], Params], server: Any) -> jax.Array:
-    """Whether each trial's weights are."""
-
-    def one(state: Any) -> jax.Array:
-        leaves = jax.tree.leaves(params(state))
-        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
-
-    return jax.vmap(one)(server)

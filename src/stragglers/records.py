@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -232,17 +232,39 @@ def seconds(folder: Path) -> float | None:
     return run.get("wall_s") if run and run["status"] == "finished" else None
 
 
+class _Schedule(msgspec.Struct):
+    """What reports take from the numbers of a run's plan."""
+
+    server_steps: int = 0
+    time_s: float = np.nan
+    share: dict[str, dict[str, float | None]] = {}
+    faults: dict[str, float] = {}
+    staleness: dict[str, float | None] = {}
+    device_s: dict[str, float | None] = {}
+
+
 class _Head(msgspec.Struct):
     name: str
     hash: str
     seed: int
     status: Literal["running", "finished", "diverged"]
     diverged: str | None = None
+    schedule: _Schedule | None = None
+    versions: dict[str, Any] | None = None
+    device: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    drift: list[str] = []
+    dropped: int | None = None
 
 
-_Line = msgspec.defstruct(
-    "_Line", [(name, int if kind is int else float | None) for name, kind in COLUMNS.items()]
-)
+def _kind(column: str, kind: type) -> Any:
+    if kind is int:
+        return int
+    share = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
+    return share if column.endswith("_accuracy") else float | None
+
+
+_Line = msgspec.defstruct("_Line", [(name, _kind(name, kind)) for name, kind in COLUMNS.items()])
 _DECODER = msgspec.json.Decoder(_Line)
 
 

@@ -100,7 +100,7 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     for name, trial in figures.to_plan(found).items():
         try:
             _, clients, schedule, latencies = summarised(trial.settings, _clients(trial.settings))
-            trained = trial.run.get("schedule", {}).get("time_s", math.nan)
+            trained = (trial.run.get("schedule") or {}).get("time_s", math.nan)
             if not math.isclose(schedule.end, trained, rel_tol=1e-6):
                 raise BadInput("its clients are not those that are known without its data")
         except BadInput as error:

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -257,11 +257,13 @@ class _Head(msgspec.Struct):
     dropped: int | None = None
 
 
+_Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
+
+
 def _kind(column: str, kind: type) -> Any:
     if kind is int:
         return int
-    share = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
-    return share if column.endswith("_accuracy") else float | None
+    return _Share if column.endswith("_accuracy") else float | None
 
 
 _Line = msgspec.defstruct("_Line", [(name, _kind(name, kind)) for name, kind in COLUMNS.items()])

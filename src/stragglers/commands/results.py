@@ -55,7 +55,9 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 def _add_export(parser: argparse.ArgumentParser) -> None:
     _add_runs(parser)
     parser.add_argument("--to", choices=SINKS, required=True, help="each needs its extra")
-    parser.add_argument("--out", default="exported", metavar="DIR", help="default exported")
+    parser.add_argument(
+        "--out", default="exported", metavar="DIR", type=base.folder_name, help="default exported"
+    )
     parser.set_defaults(run=export)
 
 

@@ -78,6 +78,11 @@ def test_bad_input_is_one_line(capsys, tmp_path, monkeypatch, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["run glyphs", "tune x.toml", "export x --to tensorboard"])
+def test_no_folder_is_not_this_folder(capsys, command):
+    assert "--out: '' given, expected a folder" in refused(capsys, *command.split(), "--out", "")
+
+
 DOCUMENTS = {
     "updates = 10\n": "bad.toml: task is missing",
     'updates = 10\n[schedule]\nkind = "buffered"\nbuffer = 2\n': (

@@ -138,6 +138,18 @@ def test_a_plan_says_who_reports_without_training(capsys):
     assert "untrained" not in text and "time limit" not in text
 
 
+def test_a_sweep_says_which_steps_are_abandoned(capsys):
+    sweep = ("plan", "fleet-dropout", "--sweep")
+    header, *rows = run(capsys, *sweep, "drop_out=0.2,0.42")[1].splitlines()[2:]
+    names = header.replace("time s", "time").replace("p50 s", "p50").split()
+    updates, abandoned = names.index("updates"), names.index("abandoned")
+    (line,) = (row.split() for row in rows if " 0.42 " in row)
+    told = plan(capsys, "fleet-dropout", "--set", "drop_out=0.42")
+    assert int(line[updates].replace(",", "")) == told["client_updates"] < 100_000
+    assert int(line[abandoned]) == told["abandoned"] > 0
+    assert "abandoned" not in run(capsys, *sweep, "drop_out=0.1,0.2")[1]
+
+
 def test_text_says_what_the_sizes_are(capsys):
     assert "a model of EMNIST" in run(capsys, "plan", "emnist/per-domain/fedavg")[1]
     text = run(capsys, "plan", "stackoverflow/per-example/fedavg-over-selection")[1]

@@ -11,10 +11,19 @@ DEMO = "glyphs/per-domain"
 def test_an_argument_stands_for_one_experiment_or_several(tmp_path):
     one, twice = config.expand([f"{DEMO}/feast"])
     assert one == {f"{DEMO}/feast": f"{DEMO}/feast"} and twice == []
-    six = {name for name in config.presets() if name.startswith(f"{DEMO}/")}
-    assert set(config.expand([DEMO])[0]) == six < set(config.expand(["glyphs/"])[0])
+    demo = {name for name in config.presets() if name.startswith(f"{DEMO}/")}
+    assert set(config.expand([DEMO])[0]) == demo < set(config.expand(["glyphs/"])[0])
     everything = config.expand(["all"])[0]
-    assert set(everything) == set(config.presets()) - {"fleet", "fleet-dropout"}
+    fleets = {name for name in config.presets() if config.read(name)["task"]["name"] == "fleet"}
+    assert set(everything) == set(config.presets()) - fleets and "fleet-dropout" in fleets
+
+
+def test_a_folder_does_not_hide_the_preset_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / DEMO / "feast").mkdir(parents=True)
+    assert config.expand([f"{DEMO}/feast"])[0] == {f"{DEMO}/feast": f"{DEMO}/feast"}
+    (tmp_path / DEMO / "feast" / "mine.toml").touch()
+    assert list(config.expand([f"./{DEMO}/feast"])[0]) == ["mine"]
 
 
 def test_files_and_folders_of_them_have_safe_names(tmp_path):
@@ -29,7 +38,7 @@ def test_files_and_folders_of_them_have_safe_names(tmp_path):
 
 def test_what_is_given_twice_is_told(tmp_path):
     names, twice = config.expand([f"{DEMO}/feast", DEMO])
-    assert len(names) == 6 and twice == [f"{DEMO}/feast"]
+    assert names == config.expand([DEMO])[0] and twice == [f"{DEMO}/feast"]
     for folder in "ab":
         (tmp_path / folder).mkdir()
     with pytest.raises(BadInput, match="share the name 'x'; rename one"):
@@ -41,9 +50,12 @@ def test_what_is_not_there_is_named(tmp_path):
         config.expand(["glypsh"])
     with pytest.raises(BadInput, match="no preset '###'; `stragglers list` names them"):
         config.expand(["###"])
+    with pytest.raises(BadInput, match="no .toml file in this folder"):
+        config.expand([str(tmp_path)])
     for name in ("settings.toml", "run.json"):  # a run is no folder of experiments
         (tmp_path / name).touch()
-    with pytest.raises(BadInput, match="no .toml file in this folder"):
+    told = f"{tmp_path}: runs, expected experiments; .* such as {tmp_path}/settings.toml"
+    with pytest.raises(BadInput, match=told):
         config.expand([str(tmp_path)])
     assert list(config.expand([str(tmp_path / "settings.toml")])[0]) == ["settings"]
 

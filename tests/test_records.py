@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import re
 import signal
@@ -21,7 +22,8 @@ def settings(seed=0, name=NAME, **changes):
 
 
 def evaluation(step, **values):
-    return {name: kind(step) for name, kind in records.COLUMNS.items()} | values
+    point = {name: kind(step) for name, kind in records.COLUMNS.items()}
+    return point | {name: 0.1 * step for name in point if name.endswith("_accuracy")} | values
 
 
 def written(out, seed=0, points=3, status="finished", together=1, **changes):
@@ -105,6 +107,15 @@ def test_a_line_spoilt_in_the_middle_loses_that_line(tmp_path):
     assert record.curve["step"].tolist() == [0, 2] and len(record.warnings) == 1
 
 
+@pytest.mark.parametrize("accuracy", [5.0, 1.0001, -0.1])
+def test_an_accuracy_that_is_no_share_loses_its_line(tmp_path, accuracy):
+    folder = written(tmp_path, points=1, status="running")
+    records.append(folder, evaluation(1, total_accuracy=accuracy))
+    records.append(folder, evaluation(2, total_accuracy=1.0, standard_accuracy=0.0, total_loss=9.0))
+    record = records.load(folder)
+    assert record.curve["step"].tolist() == [0, 2] and "1 of 3 lines" in record.warnings[0]
+
+
 SPOILT = {
     "{": "no run's",
     "[]": "no run's",
@@ -122,6 +133,24 @@ def test_a_spoilt_run_is_named(tmp_path, text):
         with pytest.raises(BadInput, match=re.escape(SPOILT[text])) as error:
             read(folder)
         assert str(folder / "run.json") in str(error.value) and "\n" not in str(error.value)
+
+
+WRONG_FACTS = [
+    {"schedule": "x"}, {"schedule": {"server_steps": "x"}}, {"schedule": {"time_s": None}},
+    {"schedule": {"share": {"standard": 5}}}, {"schedule": {"device_s": {"used": "x"}}},
+    {"schedule": {"staleness": 5}}, {"schedule": {"faults": 5}}, {"device": 5}, {"versions": 5},
+    {"data": 5}, {"drift": 5}, {"dropped": "x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("facts", WRONG_FACTS, ids=str)
+def test_facts_that_reports_could_not_use_are_named(tmp_path, facts):
+    folder = written(tmp_path)
+    run = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(run | facts))
+    with pytest.raises(BadInput, match=rf"run\.json: no run's .*\$\.{next(iter(facts))}") as error:
+        records.load(folder)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["settings.toml", "curve.jsonl"])

@@ -61,26 +61,31 @@ def expand(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 def _named(argument: str) -> list[tuple[str, str]]:
     known = presets()
+    if argument in known:  # whatever lies here under that name, such as its runs
+        return [(argument, argument)]
     inside = [name for name in known if name.startswith(argument.rstrip("/") + "/")]
     if argument == "all":
         return [(name, name) for name in known if read(name)["task"]["name"] != "fleet"]
     if inside:
         return [(name, name) for name in inside]
     if Path(argument).is_dir():
-        files = sorted(
-            file
-            for file in Path(argument).rglob("*.toml")
-            if not (file.parent / "run.json").exists()  # which run again by name only
-        )
-        if not files:
-            raise BadInput(f"{argument}: no .toml file in this folder, expected experiments")
-        return [(_run_name(file.relative_to(argument)), str(file)) for file in files]
+        return _inside(argument)
     if argument.endswith(".toml"):
         return [(_run_name(Path(argument).name), argument)]
-    if argument not in known:
-        folders = {str(folder) for name in known for folder in PurePosixPath(name).parents}
-        raise BadInput(_no_preset(argument, {*known, *folders}))
-    return [(argument, argument)]
+    folders = {str(folder) for name in known for folder in PurePosixPath(name).parents}
+    raise BadInput(_no_preset(argument, {*known, *folders}))
+
+
+def _inside(folder: str) -> list[tuple[str, str]]:
+    """A folder's experiments; the settings of runs are repeated by their own name only."""
+    every = sorted(Path(folder).rglob("*.toml"))
+    files = [file for file in every if not (file.parent / "run.json").exists()]
+    if every and not files:
+        raise BadInput(f"{folder}: runs, expected experiments; to repeat a run under these "
+                       f"settings, name its file, such as {every[0]}")  # fmt: skip
+    if not files:
+        raise BadInput(f"{folder}: no .toml file in this folder, expected experiments")
+    return [(_run_name(file.relative_to(folder)), str(file)) for file in files]
 
 
 def _no_preset(name: str, known: set[str]) -> str:

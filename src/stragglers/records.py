@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -250,17 +250,41 @@ def seconds(folder: Path) -> float | None:
     return run["wall_s"] / (run.get("device") or {}).get("trials_together", 1)
 
 
+class _Schedule(msgspec.Struct):
+    """What reports take from the numbers of a run's plan."""
+
+    server_steps: int = 0
+    time_s: float = np.nan
+    share: dict[str, dict[str, float | None]] = {}
+    faults: dict[str, float] = {}
+    staleness: dict[str, float | None] = {}
+    device_s: dict[str, float | None] = {}
+
+
 class _Head(msgspec.Struct):
     name: str
     hash: str
     seed: int
     status: Literal["running", "finished", "diverged"]
     diverged: str | None = None
+    schedule: _Schedule | None = None
+    versions: dict[str, Any] | None = None
+    device: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    drift: list[str] = []
+    dropped: int | None = None
 
 
-_Line = msgspec.defstruct(
-    "_Line", [(name, int if kind is int else float | None) for name, kind in COLUMNS.items()]
-)
+_Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
+
+
+def _kind(column: str, kind: type) -> Any:
+    if kind is int:
+        return int
+    return _Share if column.endswith("_accuracy") else float | None
+
+
+_Line = msgspec.defstruct("_Line", [(name, _kind(name, kind)) for name, kind in COLUMNS.items()])
 _DECODER = msgspec.json.Decoder(_Line)
 
 

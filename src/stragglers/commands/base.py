@@ -70,9 +70,16 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         help="goes on from checkpoints of other versions or devices, and says so in run.json",
     )  # fmt: skip
     parser.add_argument(
-        "--out", default="runs", metavar="DIR",
+        "--out", default="runs", metavar="DIR", type=folder_name,
         help="for run folders, default runs; trials that are there are not repeated",
     )  # fmt: skip
+
+
+def folder_name(text: str) -> str:
+    """Refuses the empty name, which would be the folder that one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' given, expected a folder; `.` is this one")
+    return text
 
 
 def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "Terms"]:

@@ -55,7 +55,9 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 def _add_export(parser: argparse.ArgumentParser) -> None:
     _add_runs(parser)
     parser.add_argument("--to", choices=SINKS, required=True, help="each needs its extra")
-    parser.add_argument("--out", default="exported", metavar="DIR", help="default exported")
+    parser.add_argument(
+        "--out", default="exported", metavar="DIR", type=base.folder_name, help="default exported"
+    )
     parser.set_defaults(run=export)
 
 
@@ -100,7 +102,7 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     for name, trial in figures.to_plan(found).items():
         try:
             _, clients, schedule, latencies = summarised(trial.settings, _clients(trial.settings))
-            trained = trial.run.get("schedule", {}).get("time_s", math.nan)
+            trained = (trial.run.get("schedule") or {}).get("time_s", math.nan)
             if not math.isclose(schedule.end, trained, rel_tol=1e-6):
                 raise BadInput("its clients are not those that are known without its data")
         except BadInput as error:

@@ -106,7 +106,7 @@ def _part(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Who took part: shares of each group, medians over trials; from the runs' own schedules."""
     rows, names = [], dict[str, None]()
     for experiment in experiments:
-        summaries = [s for t in experiment.trials if isinstance(s := t.run.get("schedule"), dict)]
+        summaries = [s for t in experiment.trials if (s := t.run.get("schedule"))]
         groups = list(dict.fromkeys(g for s in summaries for g in s.get("share", {})))
         names |= dict.fromkeys(map(plain, groups))
         shares = {

@@ -113,16 +113,20 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     """One line for each value: what it costs and whom it leaves out."""
     groups = list(rows[0]["share"])
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in [*keys, "time s", "steps", "step p50 s", "staleness p95", "wasted"]:
-        table.add_column(column, justify="right")
+    # Steps tell of the budget, unless some were made on no updates.
+    lost = ["client_updates", "abandoned"] if any(row["abandoned"] for row in rows) else []
     idle = _idle(rows)
-    for column in [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]:
+    columns = [*keys, "time s", "steps", *(["updates", "abandoned"] if lost else [])]
+    columns += ["step p50 s", "staleness p95", "wasted"]
+    columns += [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]
+    for column in columns:
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(
             *(v if isinstance(v, str) else tomlfile.inline(v) for v in row["set"].values()),
             f"{row['time_s']:,.0f}",
             f"{row['server_steps']:,}",
+            *(f"{row[count]:,}" for count in lost),
             f"{row['round_s']['p50']:,.1f}",
             f"{row['staleness']['p95']:,.0f}",
             _percent(part(row["device_s"], "wasted")),

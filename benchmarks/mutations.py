@@ -185,8 +185,8 @@ MUTATIONS = [
         "counted = (on_time | late).sum(axis=1)", "late reports count against the budget",
     ),
     Mutation(
-        "accounts", ROUNDS, "late = ~on_time & kept_up & (delay <= late_seconds)",
-        "late = ~on_time & (delay <= late_seconds)", "abandoned rounds have late reports",
+        "accounts", ROUNDS, "late = ~on_time & kept_up & in_time",
+        "late = ~on_time & in_time", "abandoned rounds have late reports",
     ),
     Mutation(
         "accounts", BUFFER, "counted = answers[source].reshape(steps, buffer).sum(axis=1)",
@@ -202,7 +202,8 @@ MUTATIONS = [
         "kept_up & (step - origin <= late_rounds) & (step < stuck)", "k + 1 rounds are waited",
     ),
     Mutation(
-        "window", ROUNDS, "(delay <= late_seconds)", "(delay < late_seconds)",
+        "window", ROUNDS, "(report <= opens[:, None] + late_seconds)",
+        "(report < opens[:, None] + late_seconds)",
         "whoever reports at tau_max is too late",
     ),
     Mutation(

@@ -110,7 +110,7 @@ def soak(name: str, task: Task, algorithm: Algorithm, client: Client, plan: Sche
         watch.start(start)
         compiled.clear()
 
-    simulate(task, plan, algorithm, client, teachers=K, on_start=started, on_progress=watch.look,
+    simulate(task, plan, algorithm, client, on_start=started, on_progress=watch.look,
         evaluate_at=np.linspace(0, plan.steps, 21)[1:].astype(int).tolist())  # fmt: skip
     wall = time.perf_counter() - watch.began
     share = (time.thread_time() - watch.cpu_began) / wall

@@ -66,7 +66,7 @@ def plan(policy, table=TABLE, *, order=None, steps=STEPS, seed=SEED, task=TASK):
 
 
 def train(given, algorithm, client=CLIENT, *, task=TASK, seed=SEED, **options):
-    return path(task, given, algorithm, client, seed=seed, **{"teachers": K, **options})
+    return path(task, given, algorithm, client, seed=seed, **options)
 
 
 def train_every(name, given=None, **options):

@@ -154,7 +154,7 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
     )
 
 
-def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None, teachers=1,
+def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None,
                    epochs=1, time_limited=False, spoil=None, coordinator=Coordinator):  # fmt: skip
     """Event by event; `spoil(dispatch, delta)` may damage reports."""
     sizes = task.population.examples
@@ -176,7 +176,7 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
 
     def teacher(dispatch, version):
         u = draws.uniforms(seed, draws.Purpose.TEACHER, dispatch, dispatch + 1)[0]
-        return version - 1 - int(u * min(version, teachers))
+        return version - 1 - int(u * min(version, max(1, algorithm.teachers)))
 
     def do(order):
         positions = delay(order.dispatch, np.array([order.client])).examples
@@ -189,7 +189,7 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
     weigh = weigh or (lambda staleness, size: np.ones(len(size)))
     server = coordinator(
         algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose,
-        lambda staleness, c: float(weigh(np.array([staleness]), sizes[[c]])[0]), teacher, teachers,
+        lambda staleness, c: float(weigh(np.array([staleness]), sizes[[c]])[0]), teacher,
     )  # fmt: skip
     return interpret(server, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
 

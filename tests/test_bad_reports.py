@@ -255,9 +255,7 @@ def test_a_step_on_bad_reports_only_leaves_everything_as_it_was(name, how):
 def test_the_interpreter_drops_the_same_clients():
     policy, algorithm, client = EVERY["feast"]
     task = spoiled([BAD], np.nan)
-    told = by_interpreter(
-        task, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS, teachers=K
-    )
+    told = by_interpreter(task, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS)
     run = train(plan(policy), algorithm, client, task=task)
     assert_close(matrix(algorithm.params(told.state)), run.w[-1])
     assert_close(matrix(algorithm.model(told.state)), run.model[-1])
@@ -274,7 +272,7 @@ def test_the_interpreter_counts_a_report_once(name):
             return super().receive(number, delta, now) or may_start
 
     once, twice = (
-        by_interpreter(TASK, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS, teachers=K,
+        by_interpreter(TASK, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS,
                        coordinator=kind)
         for kind in (Coordinator, Echo)
     )  # fmt: skip

@@ -208,10 +208,10 @@ def first_change(given, dispatch, k):
 def test_a_late_report_changes_a_client_iff_its_round_is_in_the_window(k):
     algorithm = FARE_DUST if k == K else fare_dust(ADAM, k=k)
     given = plan(REMEMBERS)  # for k = 2 some arrive that the history has forgotten
-    whole = train(given, algorithm, TAUGHT, teachers=k)
+    whole = train(given, algorithm, TAUGHT)
     predicted, seen = [], []
     for dispatch in np.flatnonzero(given.fate == Fate.LATE):
-        less = train(without(given, [dispatch]), algorithm, TAUGHT, teachers=k)
+        less = train(without(given, [dispatch]), algorithm, TAUGHT)
         changed = np.any(less.w != whole.w, axis=(1, 2))
         seen.append(int(np.argmax(changed)) if changed.any() else None)
         forgotten = given.step[dispatch] - given.version[dispatch] >= k

@@ -35,7 +35,7 @@ def trained(kind, dtype, seed=0, **options):
     algorithm, policy = KINDS[kind]
     task = linear_task(dtype=dtype)
     plan = plan_for(task, policy, TABLE, seed=seed, steps=STEPS)
-    return simulate(task, plan, algorithm, CLIENT, seed=seed, teachers=K, evaluate_at=[4],
+    return simulate(task, plan, algorithm, CLIENT, seed=seed, evaluate_at=[4],
                     **options)  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_trials_together_on_two_devices():
     with jax.enable_x64(True):
         task = linear_task(dtype=np.float64)
         trials = [Trial(plan_for(task, policy, TABLE, seed=s, steps=STEPS), s) for s in range(3)]
-        both = simulate_together(task, trials, algorithm, CLIENT, teachers=K, devices=2, lanes=4,
+        both = simulate_together(task, trials, algorithm, CLIENT, devices=2, lanes=4,
                                  evaluate_at=[4])  # fmt: skip
         for seed, result in enumerate(both):
             assert_close(trained("fedavg", np.float64, seed), result, rtol=1e-10, atol=1e-10)

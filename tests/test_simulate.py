@@ -38,7 +38,7 @@ def plan(policy=ROUNDS, *, seed=0, steps=STEPS):
 
 
 def run(algorithm=FEDAVG, policy=ROUNDS, *, task=TASK, client=CLIENT, seed=0, **options):
-    return simulate(task, plan(policy, seed=seed), algorithm, client, seed=seed, teachers=K,
+    return simulate(task, plan(policy, seed=seed), algorithm, client, seed=seed,
                     **options)  # fmt: skip
 
 

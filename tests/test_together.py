@@ -85,7 +85,7 @@ def test_together_as_alone(kind, lanes):
         task = linear_task(dtype=np.float64)
         given = trials(task, policy)
         stops = [4, STEPS]
-        both = dict(teachers=K, evaluate_at=stops, chunk=5)
+        both = dict(evaluate_at=stops, chunk=5)
         together = simulate_together(task, given, algorithm, client, lanes=lanes, **both)
         for trial, result in zip(given, together):
             alone = simulate(task, trial.schedule, algorithm, client, seed=trial.seed, **both)
@@ -129,8 +129,8 @@ def test_a_trial_diverges_where_it_does_alone(kind, monkeypatch):
         own.schedule.client[:] = np.where(own.schedule.version < 5, first, 4)
         own.schedule.examples[:] = 7
     local = Client(learning_rate=0.2, batch_size=4)
-    together = simulate_together(task, [good, bad], algorithm, local, teachers=K, lanes=3)
-    alone = simulate(task, bad.schedule, algorithm, local, seed=bad.seed, teachers=K, chunk=1)
+    together = simulate_together(task, [good, bad], algorithm, local, lanes=3)
+    alone = simulate(task, bad.schedule, algorithm, local, seed=bad.seed, chunk=1)
     assert alone.diverged and together[0].diverged is None
     assert together[1].diverged == alone.diverged
     assert together[1].trained == together[1].dropped == alone.dropped == alone.trained
@@ -143,7 +143,7 @@ def test_a_history_is_not_copied(count, lanes):
     some = trials(task, Rounds(goal=3, cohort=5, late_rounds=rounds))[:count]
     seen = []
     simulate_together(
-        task, some, fare_dust(ADAM, k=rounds), Client(0.1, 4, distillation=0.5), teachers=rounds,
+        task, some, fare_dust(ADAM, k=rounds), Client(0.1, 4, distillation=0.5),
         lanes=lanes, on_start=seen.append,
     )  # fmt: skip
     (start,) = seen

@@ -124,10 +124,10 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None):
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs)
     simulated = simulate(
-        task, plan, chosen, client, seed=seed, weigh=weigh, teachers=K, lanes=option.get("lanes", 1)
+        task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
     )
     interpreted = by_interpreter(
-        task, policy, table, chosen, client, seed=seed, steps=STEPS, weigh=weigh, teachers=K,
+        task, policy, table, chosen, client, seed=seed, steps=STEPS, weigh=weigh,
         epochs=epochs,
     )  # fmt: skip
     w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))

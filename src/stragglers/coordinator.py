@@ -77,11 +77,9 @@ class Coordinator:
         choose: Callable[[int], list[int]],  # clients of the g-th group that starts
         weigh: Callable[[int, int], float],  # staleness, client
         teacher: Callable[[int, int], int],  # dispatch, version: a round of the history, or -1
-        teachers: int = 1,
     ) -> None:
         self.algorithm, self.policy = algorithm, policy
         self.choose, self.weigh, self.teacher = choose, weigh, teacher
-        self.teachers = teachers
         self.state: State = algorithm.init(params)
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
         self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
@@ -225,7 +223,11 @@ class Coordinator:
         self.counts["late" if counts else "unused"] += 1
         if not counts:
             return
-        if self.algorithm.settles == "at_arrival" and age < self.teachers and not self.over:
+        if (
+            self.algorithm.settles == "at_arrival"
+            and age < self.algorithm.teachers
+            and not self.over
+        ):
             report = self._report(job, delta)
             self.state = self.algorithm.settle(self.state, None, report, jnp.int32(job.version))
         elif self.algorithm.settles == "by_round":

@@ -134,7 +134,7 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
 
     def teachers(carry: Carry, rows: jax.Array) -> Params:
         """One for each lane where the algorithm has its own; else nobody needs a copy."""
-        if not (algorithm.teaches and client.distillation):
+        if not (algorithm.teachers and client.distillation):
             return None
 
         def one(row: jax.Array) -> Params:

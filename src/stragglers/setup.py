@@ -84,7 +84,6 @@ def set_up(
     *,
     stops: Sequence[int],
     weigh: Weigh,
-    teachers: int,
     time_limited: bool,
     lanes: int | None,
     devices: int | None,
@@ -93,7 +92,7 @@ def set_up(
     check(task)
     mesh = meshes.mesh_of(devices)
     each = [
-        rows_of(trial.schedule, algorithm.settles, seed=trial.seed, teachers=teachers)
+        rows_of(trial.schedule, algorithm.settles, seed=trial.seed, teachers=algorithm.teachers)
         for trial in trials
     ]
     joint = join(each)

@@ -55,7 +55,7 @@ class Algorithm(NamedTuple):
     # When late reports are settled: never, as they arrive, or once for every round when all of
     # its reports are in or given up.
     settles: Literal["never", "at_arrival", "by_round"] = "never"
-    teaches: bool = False  # whether `broadcast` sends a teacher that is not the model itself
+    teachers: int = 0  # rounds of its history that teach; 0: the model that clients start from does
 
 
 class Mean(NamedTuple):

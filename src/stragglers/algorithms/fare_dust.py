@@ -103,5 +103,5 @@ def fare_dust(
 
     return Algorithm(
         init, broadcast, step, settle, model=model, params=params,
-        settles="at_arrival", teaches=True,
+        settles="at_arrival", teachers=k,
     )  # fmt: skip

@@ -286,13 +286,15 @@ MUTATIONS = [
     # What is on the disk, and when.
     Mutation(
         "disk", "files.py",
-        "            sync(temporary)\n            os.replace(temporary, path)\n",
-        "            os.replace(temporary, path)\n            sync(path)\n",
+        "    sync(temporary)\n"
+        "    if inside is not None and place.is_dir():  # which a rename would not replace\n"
+        "        _remove(place)\n    os.replace(temporary, place)\n",
+        "    os.replace(temporary, place)\n    sync(place)\n",
         "a name may point to an empty file",
     ),
     Mutation(
         "disk", "files.py",
-        "            for file in temporary.iterdir():\n                sync(file)\n", "",
+        "    for file in inside or ():\n        sync(file)\n", "",
         "a checkpoint's files may be empty",
     ),
     Mutation(

@@ -114,6 +114,24 @@ def test_trials_of_one_program_go_on_together(tmp_path):
     assert trials.bundles(jobs, together=1) == [[job] for job in jobs]
 
 
+def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
+    two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
+    first, second = tmp_path / "parts" / "0", tmp_path / "parts" / "1"
+    for each in two:
+        record(tmp_path / "whole", [each])
+    assert record(tmp_path / "parts", two, after(3), checkpoint_s=0) == ["kept"]
+    left = f"leaves the checkpoint that it shares with {first}: starts anew"
+    assert record(tmp_path / "parts", two[1:], after(2)) == [left, "kept"]
+    jobs = [Job("a", "a", folder, each) for folder, each in zip((first, second), two)]
+    assert trials.bundles(jobs, together=2) == [[jobs[1]], [jobs[0]]]
+    assert record(tmp_path / "parts", two[1:]) == ["goes on from server step 2 of 6"]
+    anew = f"{first / 'checkpoints'} is of seeds [0, 1], which went on apart: starts anew"
+    assert record(tmp_path / "parts", two[:1], after(1)) == [anew, "kept"]
+    assert record(tmp_path / "parts", two[:1]) == ["goes on from server step 1 of 6"]
+    for trial in "01":
+        assert outcome(tmp_path / "parts" / trial) == outcome(tmp_path / "whole" / trial)
+
+
 def test_on_two_devices_too_and_on_no_other_number(tmp_path):
     two = [experiment("fare-dust", "threads=2")]
     record(tmp_path / "whole", two)

@@ -4,6 +4,8 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -61,6 +63,71 @@ def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_no
     assert path.read_text() == "mine"
     left = {file.name.rpartition("-")[0] for file in tmp_path.iterdir() if file != path}
     assert left == {".unfinished-b"}  # until somebody writes b.txt
+
+
+def test_a_file_takes_no_folders_place(tmp_path):
+    (tmp_path / "a" / "inside").mkdir(parents=True)
+    with pytest.raises(BadInput, match="Is a directory"):
+        files.write(tmp_path / "a", put("one"))
+    assert (tmp_path / "a" / "inside").is_dir() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_is_replaced_whole(tmp_path, monkeypatch):
+    place = tmp_path / "a [1]"
+    for text in ("one", "two"):
+        (tmp_path / f"{files.UNFINISHED}a [1]-of-a-killed-one").mkdir()
+        with files.replacing_folder(place) as temporary:
+            (temporary / text).write_text(text)
+        assert [file.name for file in place.iterdir()] == [text]
+        assert list(tmp_path.iterdir()) == [place]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o777 & ~mask
+
+    def full(path):
+        if path.is_dir():  # the last before it takes its place
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "sync", full)
+    with pytest.raises(OSError), files.replacing_folder(place) as temporary:
+        (temporary / "three").write_text("three")
+    assert (place / "two").read_text() == "two" and list(tmp_path.iterdir()) == [place]
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from stragglers import files
+with files.alone(Path(sys.argv[1])):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_place_is_free_once_nobody_works_on_it(tmp_path):
+    place = tmp_path / "a"
+    with subprocess.Popen([sys.executable, "-c", HOLDS, place], stdout=subprocess.PIPE) as other:
+        assert other.stdout and other.stdout.readline() == b"mine\n"
+        with open(tmp_path / "a.lock") as lock:
+            assert not files.locked(lock.fileno())
+        threading.Timer(0.3, other.kill).start()
+        began = time.perf_counter()
+        with files.alone(place):
+            assert time.perf_counter() - began > 0.2 and other.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EACCES])
+def test_without_locks_files_are_written_and_nothing_is_tidied_up(tmp_path, monkeypatch, code):
+    def flock(handle, how):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    left = tmp_path / f"{files.UNFINISHED}a-by-chance.txt"
+    left.touch()
+    files.write(tmp_path / "a.txt", put("one"))
+    assert (tmp_path / "a.txt").read_text() == "one" and left.exists()
+    with pytest.raises(OSError, match=os.strerror(code)), files.alone(tmp_path / "a.txt"):
+        pass
 
 
 def test_folders_are_on_the_disk_with_their_names(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 
 from stragglers import config, records
 from stragglers.errors import BadInput
+from stragglers.turns import turn
 
 NAME = "glyphs/per-domain/feast"
 
@@ -274,6 +275,17 @@ def test_two_runs_cannot_claim_one_folder(tmp_path):
         assert other.returncode == 1 and "another process is writing" in other.stderr
     with records.claim(tmp_path):
         pass
+
+
+def test_a_folder_where_there_are_no_locks_is_refused_in_a_line(tmp_path, monkeypatch):
+    def flock(handle, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(BadInput, match="No locks available"), records.claim(tmp_path):
+        pass
+    with pytest.raises(BadInput, match="No locks available"), turn(str(tmp_path / "a")) as take:
+        take()
 
 
 @pytest.mark.parametrize("when", ["begin", "append", "finish"])

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stragglers import config, device, records, trials
+from stragglers import checkpoint, config, device, records, trials
 from stragglers.errors import BadInput
 from stragglers.stopping import Interrupted
 from stragglers.workers import Outcome, Terms
@@ -167,6 +167,25 @@ def test_trials_of_one_experiment_share_programs_that_fill_an_accelerator(
     assert [len(bundle) for bundle in trials.bundles(wide, None)] == [2, 2, 1, 2, 2, 1]
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert max(map(len, trials.bundles(wide, None))) == 1
+
+
+def share(*jobs):
+    """As an interrupted program leaves its trials."""
+    for job in jobs:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.bind([job.folder for job in jobs])
+    (jobs[0].folder / checkpoint.FOLDER / "one").mkdir(parents=True)
+
+
+def test_trials_that_share_a_checkpoint_stay_together_unless_one_has_left(tmp_path):
+    a, b, c = jobs(tmp_path, (FEAST,), count=3)
+    share(a, b)
+    assert trials.bundles([a, b, c], together=1) == [[a, b], [c]]
+    assert trials.bundles([a, c], together=2) == [[a, c]]
+    share(b)
+    assert trials.bundles([a, b, c], together=2) == [[b], [a, c]]
+    checkpoint.clear(b.folder)  # it is over
+    assert trials.bundles([a, c], together=1) == [[a], [c]]
 
 
 def test_a_trial_takes_as_long_as_its_experiment_or_else_its_task(tmp_path):

@@ -9,7 +9,8 @@
 A name vouches for the manifest (its digest), the manifest for the rest, and the name appears last:
 a folder is whole, or was damaged, which shows. The curve inside replaces the one outside when a
 run goes on, so no point is repeated and none is missing. Trials of one program share the
-checkpoints in the folder of the first; together.json in each folder says whose they are.
+checkpoints in the folder of the first; together.json in each folder says whose they are, and they
+are of use for as long as all of these say the same.
 """
 
 import dataclasses
@@ -155,6 +156,18 @@ def drift(found: Found, fingerprint: dict[str, Any], allowed: bool) -> list[str]
     return lines
 
 
+def is_left(found: Found, seeds: list[int]) -> bool:
+    """Whether its trials have gone on without each other since, and it is of use to none now."""
+    then = found.manifest.fingerprint.get("seeds", [])
+    return len(then) > 1 and then != seeds and len(bound(found.folder.parents[1])) < 2
+
+
+def discard(folder: Path) -> None:
+    """Removes all of a folder: beside them, new ones of earlier steps would never be the newest."""
+    for checkpoint in _all(folder / FOLDER):
+        files.remove_folder(checkpoint)
+
+
 def clear(folder: Path) -> None:
     """Removes what a run that is over needs no more; what cannot be removed now is, next time."""
     with suppress(OSError):
@@ -174,13 +187,21 @@ def bind(folders: Sequence[Path]) -> None:
 
 
 def bound(folder: Path) -> list[Path]:
-    """The folders that share checkpoints with this one, in order; empty if there are none."""
-    try:
-        names = msgspec.json.decode((folder / TOGETHER).read_bytes(), type=list[str])
-    except (OSError, msgspec.MsgspecError):
-        names = [folder.name]
+    """The folders that share checkpoints with this one, in order; empty if there are none.
+
+    All of them must say so: whoever has trained otherwise since has left the others.
+    """
+    names = _together(folder)
     folders = [folder.parent / name for name in names]
-    return folders if _all(folders[0] / FOLDER) else []
+    agreed = all(_together(other) == names for other in folders)
+    return folders if agreed and _all(folders[0] / FOLDER) else []
+
+
+def _together(folder: Path) -> list[str]:
+    try:
+        return msgspec.json.decode((folder / TOGETHER).read_bytes(), type=list[str])
+    except (OSError, msgspec.MsgspecError):
+        return [folder.name]
 
 
 class _Damaged(Exception):

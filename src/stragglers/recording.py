@@ -63,9 +63,7 @@ def record(
 
     def resume(first: Moment) -> Moment:
         nonlocal saved
-        found, damaged = checkpoint.newest(folders[0])
-        for line in damaged:
-            say(line)
+        found = _last_checkpoint(folders, [each.seed for each in experiments], say)
         moment, curves = first, [b""] * len(trials)
         if found:
             drift = checkpoint.drift(found, fingerprint, allow_drift)
@@ -75,8 +73,6 @@ def record(
             facts.update(found.manifest.facts)
             facts["drift"] = [*facts["drift"], *drift]
             say(f"goes on from server step {moment.step} of {trials[0].schedule.steps}")
-        elif damaged:
-            say("no checkpoint is whole: starts anew")
         checkpoint.bind(folders)
         given = {"name": name, "started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
@@ -131,6 +127,25 @@ def record(
         for folder in folders:
             checkpoint.clear(folder)
     return results
+
+
+def _last_checkpoint(
+    folders: Sequence[Path], seeds: list[int], say: Callable[[str], None]
+) -> checkpoint.Found | None:
+    """What there is to go on from; why it is not used is said."""
+    found, damaged = checkpoint.newest(folders[0])
+    for line in damaged:
+        say(line)
+    if found and checkpoint.is_left(found, seeds):
+        then = found.manifest.fingerprint["seeds"]
+        say(f"{found.folder.parent} is of seeds {then}, which went on apart: starts anew")
+        checkpoint.discard(folders[0])
+        return None
+    if damaged and not found:
+        say("no checkpoint is whole: starts anew")
+    elif not found and (shared := checkpoint.bound(folders[0])):
+        say(f"leaves the checkpoint that it shares with {shared[0]}: starts anew")
+    return found
 
 
 def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def claim(folder: Path) -> Iterator[None]:
         files.make_folder(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if not files.locked(lock, folder):
+        with files.told(folder):
+            free = files.locked(lock)
+        if not free:
             raise BadInput(
                 f"{folder}: another process is writing this run; wait for it, or give another --out"
             )

@@ -35,7 +35,10 @@ def turn(file: str | None) -> Iterator[Take]:
     with open(file, "wb") if file else nullcontext() as handle:
 
         def take() -> None:
-            while handle and not files.locked(handle.fileno(), Path(handle.name)):
-                time.sleep(POLL_S)
+            if not handle:
+                return
+            with files.told(Path(handle.name)):
+                while not files.locked(handle.fileno()):
+                    time.sleep(POLL_S)
 
         yield take

@@ -5,6 +5,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from stragglers import files
 from stragglers.data import cache
 from stragglers.errors import BadInput
 
@@ -162,7 +163,7 @@ def test_failure_leaves_nothing(source, folder):
 def test_what_a_killed_one_left_is_removed(source, folder):
     make(source)
     (place,) = of(folder)
-    os.rename(place, place.with_name(f".{place.name}.part"))
+    os.rename(place, place.with_name(f"{files.UNFINISHED}{place.name}-by-chance"))
     make(source)
     assert of(folder) == [place]
     assert json.loads((place / "manifest.json").read_bytes())["key"]["version"] == cache.VERSION
@@ -172,7 +173,7 @@ def test_a_full_disk(source, folder, monkeypatch):
     def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "sync", full)
+    monkeypatch.setattr(files, "sync", full)
     with pytest.raises(BadInput, match="No space left on device.*set STRAGGLERS_CACHE"):
         make(source)
     assert of(folder) == []

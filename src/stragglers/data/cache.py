@@ -24,10 +24,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from stragglers.data.disk import fingerprint, locked, replacing
+from stragglers.data.fingerprint import fingerprint
 from stragglers.device import cache_folder
 from stragglers.errors import BadInput
-from stragglers.files import sync
+from stragglers.files import alone, replacing_folder
 
 VERSION = 2
 BLOCK = 1 << 24
@@ -65,7 +65,7 @@ def prepared(
     folder = cache_folder() / "data" / f"{name}-{hashlib.sha256(identity).hexdigest()[:16]}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
+        with alone(folder):
             arrays = load(folder, key, thorough=thorough)
             if arrays is None:
                 _save(folder, key, build)
@@ -129,8 +129,7 @@ def _hashes(path: Path, numbers: Sequence[int]) -> list[str]:
 
 def _save(folder: Path, key: Key, build: Callable[["Writer"], None]) -> None:
     """Builds beside the folder's place, then takes it."""
-    with replacing(folder) as temporary:
-        temporary.mkdir()
+    with replacing_folder(folder) as temporary:
         writer = Writer(temporary)
         try:
             build(writer)
@@ -143,8 +142,6 @@ def _save(folder: Path, key: Key, build: Callable[["Writer"], None]) -> None:
         }
         manifest = temporary / "manifest.json"
         manifest.write_bytes(msgspec.json.format(msgspec.json.encode(Manifest(key, size, blocks))))
-        for path in (*files.values(), manifest, temporary):
-            sync(path)
 
 
 class Writer:

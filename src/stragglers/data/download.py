@@ -11,11 +11,10 @@ from typing import IO
 
 import msgspec
 
-from stragglers.data.disk import replacing
 from stragglers.data.fetch import CHUNK, digest, fetch
 from stragglers.data.sources import Source
 from stragglers.errors import BadInput
-from stragglers.files import sync
+from stragglers.files import replacing
 
 CHECKSUMS = "checksums.json"
 
@@ -105,7 +104,5 @@ def unpack(archive: Path, names: tuple[str, ...]) -> list[Path]:
 
 def _unpack_one(member: IO[bytes] | None, path: Path) -> None:
     assert member is not None  # a regular file
-    with replacing(path) as part:
-        with part.open("wb") as file:
-            shutil.copyfileobj(member, file, CHUNK)
-        sync(part)
+    with replacing(path) as part, part.open("wb") as file:
+        shutil.copyfileobj(member, file, CHUNK)

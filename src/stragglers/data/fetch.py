@@ -10,7 +10,6 @@ package opens a connection.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import http.client
 import os
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from stragglers.errors import BadInput
-from stragglers.files import sync
+from stragglers.files import locked, sync
 
 TIMEOUT_S = 30.0
 CHUNK = 1 << 18
@@ -183,10 +182,8 @@ def _exclusive(part: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise BadInput(f"{part}: cannot be written ({error.strerror})") from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(f"{part}: another process is fetching it; wait for it") from None
+        if not locked(file.fileno()):
+            raise BadInput(f"{part}: another process is fetching it; wait for it")
         yield file
 
 

@@ -5,10 +5,10 @@ import lzma
 import shutil
 from pathlib import Path
 
-from stragglers.data.disk import fingerprint, locked, replacing
+from stragglers.data.fingerprint import fingerprint
 from stragglers.device import cache_folder
 from stragglers.errors import BadInput
-from stragglers.files import sync
+from stragglers.files import alone, replacing
 
 CHUNK = 1 << 22
 SPARE = 1 << 30  # bytes that stay free on the disk
@@ -20,7 +20,7 @@ def unpacked(path: Path, magic: bytes) -> Path:
     place = cache_folder() / "unpacked" / f"{path.name}-{name}"
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with locked(place):
+        with alone(place):
             if not place.exists():
                 with replacing(place) as temporary:
                     _unpack(path, temporary, magic)
@@ -44,4 +44,3 @@ def _unpack(path: Path, target: Path, magic: bytes) -> None:
                 )
             file.write(chunk)
             chunk = packed.read(CHUNK)
-    sync(target)

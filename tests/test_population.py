@@ -200,6 +200,16 @@ def test_tokens_are_a_fourth_column(tmp_path):
     np.testing.assert_allclose(who.cost(), np.array([5, 12.5]) / (425 / 40))
 
 
+def test_columns_come_in_any_order_and_others_are_passed_over(tmp_path):
+    file = tmp_path / "fleet.csv"
+    file.write_text("group,tokens, country ,client,examples\nx,5,,a,10\ny,12.5,Ä,b,30\n")
+    who = population.from_csv(file)
+    assert who.examples.tolist() == [10, 30] and who.groups == ("x", "y")
+    assert who.tokens.tolist() == [5, 12.5]
+    file.write_text("group,model,client,examples\nx,1,a,10\n")
+    assert population.from_csv(file).tokens is None
+
+
 LONG = b"client,examples,group,tokens\n"
 BAD_FILES = {
     "no tokens": (LONG + b"a,1,x\n", "line 2: 'a,1,x'"),
@@ -209,7 +219,10 @@ BAD_FILES = {
     "missing": (None, "No such file"),
     "empty": (b"", "line 1: ''"),
     "no clients": (HEADER, "no clients"),
-    "wrong header": (b"client,group,examples\na,x,1\n", "line 1: 'client,group,examples'"),
+    "wrong header": (b"client,group,sizes\na,x,1\n", "line 1: 'client,group,sizes'"),
+    "a column twice": (b"client,group,examples,group\na,x,1,y\n", "each once"),
+    "tokens twice": (b"client,examples,group,tokens,tokens\na,1,x,2,2\n", "each once"),
+    "other order, no client": (b"group,client,examples\nx,,1\n", "line 2: 'x,,1'"),
     "a field too few": (HEADER + b"a,1,x\nb,1\n", "line 3: 'b,1'"),
     "a field too many": (HEADER + b"a,1,x,y\n", "line 2: 'a,1,x,y'"),
     "no group": (HEADER + b"a,1,\n", "line 2: 'a,1,'"),

@@ -144,7 +144,8 @@ def test_the_papers_grids_are_as_large_as_it_says():
 def test_bad_grids_are_one_line_before_any_training(capsys, tmp_path, monkeypatch, text, why):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grid.toml").write_text(text)
-    assert why in refused(capsys, "tune", FEAST, "--grid", "grid.toml")
+    line = refused(capsys, "tune", FEAST, "--grid", "grid.toml")
+    assert line.startswith("stragglers: grid.toml: ") and why in line
     assert not (tmp_path / "runs").exists()
 
 
@@ -166,7 +167,8 @@ def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, arguments, why):
 
 def test_presets_without_a_grid_and_several_at_once_are_refused(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "no grid 'per-domain/fedavg'" in refused(capsys, "tune", "glyphs/per-domain/fedavg")
+    line = refused(capsys, "tune", "glyphs/per-domain/fedavg")
+    assert "no grid 'per-domain/fedavg'" in line and "give --grid FILE" in line
     assert "one is tuned at a time" in refused(capsys, "tune", "glyphs")
 
 

@@ -10,11 +10,11 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from stragglers import config, run
+from stragglers import config, run, settings
 from stragglers.data import images, sources, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.download import download
@@ -24,6 +24,12 @@ from stragglers.population import Population
 from stragglers.tasks.base import Task
 
 KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
+# What can be trained, and whether it reads files.
+TASKS = {
+    str(task.__struct_config__.tag): issubclass(task, settings.WithData)
+    for task in get_args(settings.Task)
+    if task is not settings.Fleet
+}
 LEVELS = (5, 25, 50, 75, 95)
 
 # Hard et al. (2024) and TensorFlow Federated.
@@ -41,16 +47,16 @@ PUBLISHED = {
 
 def folder(name: str, given: str | None) -> Path | None:
     """Where a task's files are said to be; nowhere, for the task that has none."""
-    if name not in (*sources.SOURCES, "glyphs"):
-        raise BadInput(f"no task {name!r}; {did_you_mean(name, (*sources.SOURCES, 'glyphs'))}")
+    if name not in TASKS:
+        raise BadInput(f"no task {name!r}; {did_you_mean(name, TASKS)}")
     place = given or os.environ.get("STRAGGLERS_DATA")
-    return Path(place) if place and name != "glyphs" else None
+    return Path(place) if place and TASKS[name] else None
 
 
 def fetch(name: str, place: Path | None, file: str | None) -> None:
     """Fetches a task's public files into its folder and says on stderr what they are."""
-    if name == "glyphs":
-        raise BadInput("glyphs: draws its own data; there is nothing to fetch")
+    if not TASKS[name]:
+        raise BadInput(f"{name}: draws its own data; there is nothing to fetch")
     if place is None:
         raise BadInput(f"{name}: no folder to fetch to; name it with --path DIR")
     if place.is_file():
@@ -80,7 +86,7 @@ def opened(name: str, place: Path | None, assignments: Sequence[str]) -> Opened:
         if not path.startswith("task."):
             raise BadInput(f"--set {path}: data depends on settings of the task alone")
         document = config.override(document, assignment)
-    files = [] if name == "glyphs" else _find(name, place)
+    files = _find(name, place) if TASKS[name] else []
     if files:
         document = {**document, "task": {**document["task"], "path": str(place)}}
     given = config.experiment_from(document).task

@@ -157,7 +157,9 @@ def _read_column(path: Path, column: str | None) -> Array:
         except (ValueError, IndexError):
             value = math.nan
         if not 0 <= value < math.inf:
-            raise BadInput(f"{path}: line {line}: {shown(','.join(row))}, expected a number >= 0")
+            told = f"{path}: line {line}: {shown(','.join(row))}, expected a finite number >= 0"
+            header = column is None and not values and math.isnan(value)
+            raise BadInput(f"{told}; if it is a header, set `column`" if header else told)
         values.append(value)
     if not values:
         raise BadInput(f"{path}: no samples, expected one number a line")

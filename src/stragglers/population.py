@@ -75,9 +75,9 @@ def fleet(groups: Mapping[str, tuple[int, Distribution]], seed: int = 0) -> Popu
 
 
 def from_csv(file: str | Path) -> Population:
-    """Reads `client,examples,group`, one client a line under that header, groups in order.
+    """Reads the columns `client`, `examples` and `group`, one client a line, groups in order.
 
-    A fourth column `tokens` has those of one example of the client, on average.
+    A column `tokens` has those of one example of the client, on average; others are passed over.
     """
     path = Path(file)
     examples: list[int] = []
@@ -88,15 +88,17 @@ def from_csv(file: str | Path) -> Population:
     rows = csvfile.rows(path, "a CSV file of clients")
     _, header = next(rows, (1, []))
     columns = [name.strip() for name in header]
-    if columns not in (COLUMNS[:3], COLUMNS):
+    wanted = [name for name in COLUMNS if name != "tokens" or name in columns]
+    if any(columns.count(name) != 1 for name in wanted):
         raise BadInput(
-            f"{path}: line 1: {shown(','.join(header))}, expected the header "
-            "'client,examples,group', and ',tokens' if they are known"
+            f"{path}: line 1: {shown(','.join(header))}, expected a header with client, examples "
+            "and group, each once, and tokens if they are known"
         )
+    places = [columns.index(name) for name in wanted]
     for line, row in rows:
         if not row:
             continue
-        client, count, name, *length = _client(path, line, row, columns)
+        client, count, name, *length = _client(path, line, row, columns, places)
         if client in seen:
             raise BadInput(f"{path}: line {line}: client {client!r} again")
         seen.add(client)
@@ -113,9 +115,11 @@ def from_csv(file: str | Path) -> Population:
     )  # fmt: skip
 
 
-def _client(path: Path, line: int, row: list[str], columns: list[str]) -> tuple[Any, ...]:
-    fields = [field.strip() for field in row]
-    if len(fields) == len(columns) and all(fields):
+def _client(
+    path: Path, line: int, row: list[str], columns: list[str], places: list[int]
+) -> tuple[Any, ...]:
+    fields = [row[place].strip() for place in places] if len(row) == len(columns) else []
+    if fields and all(fields):
         client, count, name, *tokens = fields
         whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
         length = [_number(text) for text in tokens]
@@ -124,7 +128,7 @@ def _client(path: Path, line: int, row: list[str], columns: list[str]) -> tuple[
     raise BadInput(
         f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
         f"whole number of examples from 0 to {MOST_EXAMPLES:.0e}"
-        + (f" and tokens from {LEAST_TOKENS:g} to {MOST_TOKENS:g}" if len(columns) > 3 else "")
+        + (f" and tokens from {LEAST_TOKENS:g} to {MOST_TOKENS:g}" if len(places) > 3 else "")
     )
 
 

@@ -40,10 +40,15 @@ def tune(options: argparse.Namespace) -> None:
         raise BadInput(f"{options.preset} is {len(sources)} presets; one is tuned at a time")
     ((name, source),) = sources.items()
     document = base.document(source, options)
-    row = name.rsplit("/", 1)[-1]
-    grid = tuning.read_grid(options.grid or f"{document['latency']['model']}/{row}")
+    papers = f"{document['latency']['model']}/{name.rsplit('/', 1)[-1]}"
+    if not options.grid and papers not in tuning.grids():
+        raise BadInput(f"{source}: no grid {papers!r} among the paper's; give --grid FILE, a .toml "
+                       "file of [[search]] tables: settings with lists of values")  # fmt: skip
+    searches = options.grid or papers
+    grid = tuning.read_grid(searches)
     with about(source):
         build.check_trainable(config.experiment_from(document))
+    with about(searches):
         grid = tuning.checked_grid(document, grid)
     folder = output_folder(options.out)
     train = tuning.Trainer(name, count, folder, options.processes, terms, options.together)

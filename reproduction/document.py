@@ -147,7 +147,7 @@ def _table(name: str, numbers: Any) -> Table:
 
 def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
     """An open point as a table, and what it says."""
-    beside = numbers(Variant(point.beside))
+    beside = numbers(point.beside)
     rows, left, there = [], [], {}
     for variant in point.variants:
         label = point.label(variant)
@@ -163,7 +163,7 @@ def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
             _difference(ours.late_total - beside.late_total) if beside else NOTHING,
             seconds(ours.time_s.median), str(ours.trials),
         ])  # fmt: skip
-    row = Variant(point.beside).paper
+    row = Variant(point.beside.preset).paper
     against = f"vs {row.row}: " if row else ""
     names = ["", "straggler", "end", "total", "end", f"{against}straggler", "total",
              "time [s]", "trials"]  # fmt: skip

@@ -61,14 +61,17 @@ class Point(NamedTuple):
     name: str
     question: str
     preset: str
-    beside: str  # the preset of the row
+    beside: Variant  # the row
     variants: tuple[Variant, ...]
+    common: tuple[str, ...] = ()  # what all of them change, the row as well
 
     def label(self, variant: Variant) -> str:
         """What a variant changes; of the preset, what the others change in it, if one thing."""
-        if variant.sets:
-            return ", ".join(variant.sets)
-        names = {given.partition("=")[0] for other in self.variants for given in other.sets}
+        own = [given for given in variant.sets if given not in self.common]
+        if own:
+            return ", ".join(own)
+        changes = {given for other in self.variants for given in other.sets} - {*self.common}
+        names = {given.partition("=")[0] for given in changes}
         if len(names) > 1:
             return "preset"
         document = config.resolved(config.experiment_from(variant.document))
@@ -111,21 +114,24 @@ def exchange() -> list[Variant]:
 
 def points() -> list[Point]:
     text = (HERE / "open_points.toml").read_text(encoding="utf-8")
-    return [
-        Point(
-            point["name"],
-            point["question"],
-            point["preset"],
-            point["beside"],
-            tuple(Variant(point["preset"], tuple(sets)) for sets in point["variants"]),
-        )
-        for point in tomllib.loads(text)["point"]
-    ]
+    return [_point(**given) for given in tomllib.loads(text)["point"]]
+
+
+def _point(
+    name: str, question: str, preset: str, beside: str, variants: list[list[str]],
+    common: Sequence[str] = (),
+) -> Point:  # fmt: skip
+    variations = tuple(Variant(preset, (*common, *sets)) for sets in variants)
+    row = Variant(beside, tuple(common))
+    return Point(name, question, preset, row, variations, tuple(common))
 
 
 def chosen(names: Sequence[str]) -> list[Variant]:
     """What names ask for: beginnings of presets, open points; nothing: all of it."""
-    by_point = {point.name: point.variants for point in points()}
+    by_point = {
+        point.name: (*point.variants, point.beside) if point.common else point.variants
+        for point in points()
+    }
     every = [*published(), *exchange()]
     wanted: list[Variant] = []
     for name in names:

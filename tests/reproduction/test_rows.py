@@ -17,9 +17,9 @@ def test_every_open_point_can_be_trained():
     for point in rows.points():
         keys = {variant.key for variant in point.variants}
         assert len(keys) == len(point.variants) > 1
-        assert point.beside in config.presets()
+        assert point.beside.preset in config.presets()
         kappa = point.name in ("beta", "persistence-feast", "tau-small-kappa")  # has its own
-        assert (rows.Variant(point.preset).key in keys) != kappa
+        assert (rows.Variant(point.preset, point.common).key in keys) != kappa
 
 
 def test_stack_exchange_is_not_taken_for_a_published_row():
@@ -37,6 +37,11 @@ def test_names_choose_rows_and_points_once():
     chosen = rows.chosen(["emnist/per-domain/feast", "kappa"])
     assert len(chosen) == 7 and chosen[0] == rows.Variant("emnist/per-domain/feast")
     assert len(rows.chosen(["cifar100"])) == 22
+    digits = rows.chosen(["digits"])  # with the row that they are measured against
+    assert [variant.preset.rsplit("/")[-1] for variant in digits] == ["fedbuff-ema"] * 2 + [
+        "fedavg"
+    ]
+    assert all("digits=0.511" in variant.sets for variant in digits)
     assert len({variant.key for variant in rows.chosen([])}) == len(rows.chosen([]))
 
 

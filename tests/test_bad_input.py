@@ -15,6 +15,18 @@ def test_latencies_beyond_all_numbers_never_report(capsys, tmp_path):
     assert "check the latencies" in refused(capsys, "plan", str(tmp_path / "f.toml"))
 
 
+@pytest.mark.filterwarnings("error")
+def test_measured_latencies_that_add_up_beyond_all_numbers_never_report(capsys, tmp_path):
+    fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
+    (tmp_path / "s.csv").write_text("1e308\n1e308\n")
+    (tmp_path / "f.toml").write_text(
+        "updates = 100\n" + FLEET.format(csv="c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n" + factors('{kind = "samples", file = "s.csv"}')
+        + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
+    )  # fmt: skip
+    assert "check the latencies" in refused(capsys, "plan", str(tmp_path / "f.toml"))
+
+
 def test_a_bad_distribution_is_named_by_its_place(capsys, tmp_path):
     fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
     (tmp_path / "f.toml").write_text(

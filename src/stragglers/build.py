@@ -210,6 +210,7 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     )  # fmt: skip
 
 
+@np.errstate(over="ignore")  # beyond all numbers is never
 def latencies(experiment: settings.Experiment, who: Population) -> NDArray[np.float64]:
     """One epoch of each client, in seconds."""
     communication, overhead, training = latency.one_epoch(

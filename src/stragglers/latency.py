@@ -142,6 +142,7 @@ def percentile_limit(
     return float(np.percentile(np.minimum(training, np.finfo(float).max), percentile))
 
 
+@np.errstate(over="ignore")  # beyond all numbers is never
 def _finish(
     communication: NDArray[np.float64],
     overhead: NDArray[np.float64],
@@ -167,6 +168,7 @@ def _finish(
     return Draw(communication + overhead + training, trained.astype(np.int64))
 
 
+@np.errstate(over="ignore")
 def _training(
     per_example: NDArray[np.float64], examples: NDArray[np.integer] | NDArray[np.float64]
 ) -> NDArray[np.float64]:

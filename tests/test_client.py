@@ -9,6 +9,7 @@ import pytest
 
 from stragglers.algorithms.base import Download
 from stragglers.client import Client, Data, Job, _distance, local_steps, local_training
+from stragglers.errors import BadInput
 from stragglers.models.base import Model
 from tests.helpers import CLASSES, FEATURES, linear_task
 
@@ -69,6 +70,20 @@ def test_how_many_batches_fit(positions, fill, keep, drop, limited):
     assert steps("fill", False) == [fill] and steps("keep", False) == [keep]
     assert steps("drop", False) == [drop]
     assert [steps(last, True) for last in ("fill", "keep", "drop")] == [[limited]] * 3
+
+
+@pytest.mark.parametrize("last_batch", ["fill", "keep", "drop"])
+@pytest.mark.parametrize("time_limited", [False, True])
+def test_more_work_than_32_bits_count_is_refused(last_batch, time_limited):
+    def steps(positions):
+        return local_steps(np.array([7, positions]), Client(0.1, BATCH, last_batch), time_limited)
+
+    most = 2**31 - 1 - BATCH
+    assert steps(most).max() * BATCH < 2**31
+    for positions in (most + 1, 2**31, 2**32 + 5, 10**15):
+        with pytest.raises(BadInput, match=f"go through {positions:,} examples, expected") as error:
+            steps(positions)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("size", [4, 12, 40])

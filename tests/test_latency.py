@@ -257,6 +257,11 @@ def test_a_time_limit_cuts_the_computation_and_never_the_communication(limit, se
     assert drawn.examples.tolist() == examples
 
 
+def test_nobody_is_asked_for_more_examples_than_can_be_counted():
+    for epochs, examples in ((2.5, 25), (1e13, 10**14), (1e14, 10**15), (1e300, 10**15)):
+        assert draw(people(10), CONSTANT, epochs=epochs).examples.tolist() == [examples]
+
+
 LIMITS = [
     TimeLimit(10, scope, fill)
     for scope in ("training", "computation", "latency")

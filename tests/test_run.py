@@ -136,6 +136,8 @@ BAD = {
     "fleet": "a fleet has no data",
     "glyphs/per-domain/feast glyphs/per-domain/fedavg --set kappa=1": "glyphs/per-domain/fedavg: ",
     "glyphs/per-domain/fedadam --set cohort=3": "glyphs/per-domain/fedadam: goal=20 reports",
+    "glyphs/per-domain/fedadam --set epochs=1e9": "expected at most 2,147,483,627; lower `epochs`",
+    "glyphs/per-domain/fedadam --set epochs=1e300": "go through 1,000,000,000,000,000 examples",
     "glyphs --minutes 0": "minutes=0, expected more than 0",
     "glyphs --minutes nan": "minutes=nan",
     "glyphs --checkpoint-minutes -1": "checkpoint-minutes=-1, expected 0 or more",

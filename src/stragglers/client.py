@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from stragglers import trees
 from stragglers.algorithms.base import Download, Params
+from stragglers.errors import BadInput
 from stragglers.mesh import on_all
 from stragglers.shuffle import hashed, shuffled
 from stragglers.tasks.base import Lesson, Task
@@ -70,9 +71,20 @@ def local_steps(
     positions: NDArray[np.int64], client: Client, time_limited: bool
 ) -> NDArray[np.int64]:
     """How many batches fit; under a time limit a batch that is not done in time is not done."""
+    check_countable(positions, client.batch_size)
     if time_limited or client.last_batch == "drop":
         return positions // client.batch_size
     return -(-positions // client.batch_size)
+
+
+def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:
+    """Programs count positions in 32 bits, those that fill a last batch included."""
+    longest, most = int(positions.max(initial=0)), 2**31 - 1 - batch_size
+    if longest > most:
+        raise BadInput(
+            f"a client would go through {longest:,} examples, expected at most {most:,}; lower "
+            "`epochs` or the time limit, or check the time per example"
+        )
 
 
 class Batch(NamedTuple):

@@ -43,7 +43,7 @@ class Lanes(NamedTuple):
     version: NDArray[np.int32]  # and which of its server steps
     span_begin: NDArray[np.int32]  # [turns + 1]: before turn e, spans span_begin[e] to ...
     spans: NDArray[np.int32]  # their ticks
-    ticks: NDArray[np.int32]  # [legs]
+    ticks: NDArray[np.int64]  # [legs]
     bound: NDArray[np.int64]  # [legs]: the fewest ticks that any packing could reach
 
     @property
@@ -85,7 +85,7 @@ def pack(load: Load, lanes: int) -> Lanes:
         version=np.array([turn.version for turn in turns], np.int32),
         span_begin=begins([turn.spans for turn in turns]),
         spans=np.fromiter(chain.from_iterable(turn.spans for turn in turns), np.int32),
-        ticks=np.array([leg.ticks for leg in legs], np.int32),
+        ticks=np.array([leg.ticks for leg in legs], np.int64),
         bound=np.maximum(-(-total // lanes), way),
     )
 

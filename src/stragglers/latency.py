@@ -152,7 +152,7 @@ def _finish(
 ) -> Draw:
     if limit is None:
         seconds = communication + overhead + _training(per_example, wanted)
-        return Draw(seconds, wanted.astype(np.int64))
+        return Draw(seconds, np.minimum(wanted, MOST_EXAMPLES).astype(np.int64))
     spare = np.full_like(overhead, limit.seconds)
     if limit.scope != "training":
         spare = np.maximum(spare - overhead, 0)

@@ -14,7 +14,7 @@ from stragglers.algorithms.base import Algorithm, Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.client import Client
+from stragglers.client import Client, check_countable
 from stragglers.course import Point, Progress, Result
 from stragglers.errors import BadInput
 from stragglers.faults import corrupted
@@ -48,6 +48,7 @@ class Prepared(NamedTuple):
 def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
     """Everything that can be wrong is found here, before training `together` of its trials."""
     build.check_trainable(experiment)
+    assert experiment.client
     who = task(experiment.task)
     teachers = build.history_length(experiment)
     model = jax.eval_shape(who.model.init, jax.random.key(0))
@@ -59,6 +60,8 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
             f"all {np.sum(counts):,} reports that would count are corrupted by the faults that are "
             "set, and nothing can be learned; lower faults.nan, faults.inf or faults.huge"
         )
+    used = counts | (schedule.fate == Fate.LATE)
+    check_countable(schedule.examples[used], experiment.client.batch_size)
     return Prepared(experiment, who, schedule)
 
 

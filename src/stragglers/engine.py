@@ -94,9 +94,9 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         report = trees.where(good, report, trees.zeros_like(report))
         return add(buckets, table.slot[i], report), lost + ~good
 
-    nobody = jnp.int32(0)
+    nobody = jnp.zeros(1, jnp.int32)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
-    dropped = carry.dropped.at[0, leg].set(lost)
+    dropped = jax.lax.dynamic_update_index_in_dim(carry.dropped, lost, leg, axis=1)
     return server_step(
         code.algorithm, table, leg, carry._replace(buckets=buckets, dropped=dropped), code.mesh
     )

@@ -68,7 +68,7 @@ def server_step(
 
     if algorithm.settles == "at_arrival":
         after = jax.lax.fori_loop(late_begin, late_end, one_bucket, after)
-    finite = _all_finite(jax.lax.optimization_barrier(algorithm.params(state_of(after, trial))))
+    finite = _all_finite(algorithm.params(state_of(after, trial)))
     return after._replace(finite=after.finite.at[trial].add(finite))
 
 

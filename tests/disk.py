@@ -166,7 +166,7 @@ def _train(trials, *, on_start, on_progress, on_point, resume, on_chunk):
             course.trained = step
             on_chunk(Moment(step, wall_s, carry, [course]))
         course.model = carry
-        metrics = Metrics(*[float(carry["w"][0])] * len(Metrics._fields))
+        metrics = Metrics(*[1 / float(carry["w"][0])] * len(Metrics._fields))  # w > 1
         course.curve.append(Point(step, step, step, step, step, wall_s, 0, 0, 1, metrics))
         on_point(0, course.curve[-1])
     return [Result(course.curve, carry, course.model, step, 0, None, START)]

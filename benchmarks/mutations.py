@@ -135,18 +135,20 @@ MUTATIONS = [
         "trees.blend(decay, algorithm.model(inner), average)", "the new model weighs beta",
     ),
     Mutation(
-        "average", BASE, "return (inner, averaged(on_time, state[1], inner)), opened",
-        "return (inner, averaged(on_time, state[1], state[0])), opened",
+        "average", BASE, "return averaged(on_time, state, inner), opened",
+        "return beside(inner, averaged(on_time, state, inside(state)).aside[1]), opened",
         "the model before the step is averaged",
     ),
     # Fitted to the source once: the condition was `moved_by.reports > 0` when this was written.
     Mutation(
-        "average", BASE, "return trees.where(moves(moved_by), new, average)", "return new",
+        "average", BASE, "return beside(inner, trees.where(moves(moved_by), new, average))",
+        "return beside(inner, new)",
         "a step on nobody moves the average",
     ),
     Mutation(
-        "average", BASE, "return state, trees.copy(algorithm.model(state))",
-        "return state, trees.zeros_like(algorithm.model(state))", "the average starts at zero",
+        "average", BASE, "return beside(inner, trees.copy(algorithm.model(inner)))",
+        "return beside(inner, trees.zeros_like(algorithm.model(inner)))",
+        "the average starts at zero",
     ),
     Mutation(
         "average", FEAST, "trees.blend(beta, mismatched, w_plus)",
@@ -216,8 +218,8 @@ MUTATIONS = [
         "teachers from a row that is taken over",
     ),
     Mutation(
-        "window", FARE_DUST, "trees.set_row(state.history, oldest, fresh)",
-        "trees.set_row(state.history, (oldest + 1) % k, fresh)", "the next row is emptied",
+        "window", FARE_DUST, "trees.set_row(core.history, oldest, fresh)",
+        "trees.set_row(core.history, (oldest + 1) % k, fresh)", "the next row is emptied",
     ),
     # Weights.
     Mutation(

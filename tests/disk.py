@@ -146,7 +146,7 @@ def spoil(how, newest, before, rng):
 # A run that is all checkpoints and evaluations.
 
 STEPS = 4
-START = Start("cpu", 1, 1, 1, 1.0, Memory(1, 1, 1, 1, 1, 0, 0))
+START = Start("cpu", 1, 1, 1, 1, 1.0, Memory(1, 1, 1, 1, 1, 0, 0))
 FACTS = {
     "versions": {"stragglers": "0", "jax": "0", "jaxlib": "0"},
     "device": {"platform": "cpu", "kind": "cpu", "threads": 1},

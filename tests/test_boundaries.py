@@ -62,7 +62,7 @@ def record(folder: Path, chunks: int = STEPS) -> list[str]:
     left = iter([False] * (chunks - 1) + [chunks < STEPS] + [False] * STEPS)
     with suppress(checkpoint.Kept):
         recording.record(
-            [folder], NAME, [EXPERIMENT], on_start=lambda start: None,
+            [folder], [NAME], [EXPERIMENT], on_start=lambda start: None,
             on_progress=lambda trial, progress: None, say=said.append, checkpoint_s=0,
             stop=lambda: next(left),
         )  # fmt: skip

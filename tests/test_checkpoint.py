@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,11 +49,16 @@ def experiment(row, *more):
 
 def record(out, experiments, stop=lambda: False, **options):
     """Trains, and says what was said; ends with `Kept` if `stop` says so."""
+    jobs = [Job("a test", "a", out / str(each.seed), each, "t") for each in experiments]
+    return record_jobs(jobs, stop, **options)
+
+
+def record_jobs(jobs, stop=lambda: False, **options):
     said = []
-    folders = [out / str(each.seed) for each in experiments]
     try:
         recording.record(
-            folders, "a test", experiments, on_start=lambda start: None,
+            [job.folder for job in jobs], [job.name for job in jobs],
+            [job.experiment for job in jobs], on_start=lambda start: None,
             on_progress=lambda trial, progress: None, say=said.append, stop=stop, **options,
         )  # fmt: skip
     except checkpoint.Kept:
@@ -102,7 +108,7 @@ def test_trials_of_one_program_go_on_together(tmp_path):
     two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
     record(tmp_path / "whole", two)
     assert record(tmp_path / "parts", two, after(3)) == ["kept"]  # they meet at 2, 3, 4 and 6
-    jobs = [Job("a", "a", tmp_path / "parts" / str(trial), two[trial]) for trial in (0, 1)]
+    jobs = [Job("a", "a", tmp_path / "parts" / str(trial), two[trial], "t") for trial in (0, 1)]
     other = jobs[0]._replace(folder=tmp_path / "parts" / "2")
     bundled = trials.bundles([other, *jobs], together=1)
     assert bundled == [jobs, [other]]
@@ -114,6 +120,46 @@ def test_trials_of_one_program_go_on_together(tmp_path):
     assert trials.bundles(jobs, together=1) == [[job] for job in jobs]
 
 
+def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkeypatch):
+    """Presets of their own, and so folders of their own; in parts of a second each."""
+    monkeypatch.chdir(tmp_path)
+    documents = {
+        name: config.override_all(config.read("glyphs/per-domain/feast"), [*SMALL["feast"], given])
+        for name, given in {"one": "kappa=0.1", "of/two": "kappa=0.9"}.items()
+    }
+    documents["alone"] = documents["one"]
+    jobs = trials.jobs_of(documents, 1, Path("runs"))
+    for job in jobs[:2]:
+        record_jobs([job._replace(folder=Path("whole") / job.name)])
+    one, two, alone = jobs
+    assert trials.bundles(jobs, together=1) == [jobs]
+    assert record_jobs([one, two], after(3)) == ["kept"]
+    assert not records.is_over(two.folder)
+    ((first, second),) = trials.bundles([two], together=1)
+    assert second is two and first._replace(label=one.label) == one
+    (steps,) = {record.run["schedule"]["server_steps"] for record in records.find(["runs"])}
+    assert record_jobs([first, second]) == [f"goes on from server step 3 of {steps}"]
+    for job in (one, two):
+        together, whole = outcome(job.folder), outcome(Path("whole") / job.name)
+        assert together[0]["device"].pop("models_together") == 2
+        assert whole[0]["device"].pop("models_together") == 1
+        assert together[0].pop("memory") != whole[0].pop("memory")
+        assert together == whole
+    assert trials.bundles([alone], together=1) == [[alone]]
+
+
+def test_models_of_one_training_that_went_on_apart_start_anew(tmp_path):
+    each = [experiment("feast", f"kappa={kappa}") for kappa in (0.1, 0.2, 0.3)]
+    jobs = [
+        Job("a", str(number), tmp_path / str(number), one, "t") for number, one in enumerate(each)
+    ]
+    assert record_jobs(jobs[:2], after(3)) == ["kept"]
+    assert record_jobs(jobs[1:2])[0].startswith("leaves the checkpoint that it shares with")
+    (anew,) = record_jobs([jobs[0], jobs[2]])
+    assert anew.endswith("is of seeds [0, 0], which went on apart: starts anew")
+    assert all(records.is_over(job.folder) for job in jobs)
+
+
 def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
     two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
     first, second = tmp_path / "parts" / "0", tmp_path / "parts" / "1"
@@ -122,7 +168,7 @@ def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
     assert record(tmp_path / "parts", two, after(3), checkpoint_s=0) == ["kept"]
     left = f"leaves the checkpoint that it shares with {first}: starts anew"
     assert record(tmp_path / "parts", two[1:], after(2)) == [left, "kept"]
-    jobs = [Job("a", "a", folder, each) for folder, each in zip((first, second), two)]
+    jobs = [Job("a", "a", folder, each, "t") for folder, each in zip((first, second), two)]
     assert trials.bundles(jobs, together=2) == [[jobs[1]], [jobs[0]]]
     assert record(tmp_path / "parts", two[1:]) == ["goes on from server step 2 of 6"]
     anew = f"{first / 'checkpoints'} is of seeds [0, 1], which went on apart: starts anew"
@@ -223,7 +269,7 @@ def test_drift_is_refused_by_name_or_stamped(field, tmp_path, monkeypatch):
 def test_the_end_of_the_time_and_a_signal_keep_what_is_there(tmp_path):
     one, said = experiment("feast"), []
     record(tmp_path / "whole", [one])
-    job = Job("a test", "a", tmp_path / "parts" / "0", one)
+    job = Job("a test", "a", tmp_path / "parts" / "0", one, "t")
 
     def train(terms, wish):
         news = News(lambda *_: None, lambda label, line: said.append(line.split(",")[0]))

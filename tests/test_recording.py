@@ -15,9 +15,11 @@ EXPERIMENT = config.experiment_from(config.override_all(config.read(NAME), SMALL
 
 
 def recorded(folder, interrupt=lambda trial, progress: None, experiments=(EXPERIMENT,)):
-    folders = [folder / f"run{seed}" for seed in range(len(experiments))]
-    return record(folders, NAME, experiments, on_start=lambda start: None, on_progress=interrupt,
-                  say=lambda line: None)  # fmt: skip
+    folders = [folder / f"run{number}" for number in range(len(experiments))]
+    return record(
+        folders, [NAME] * len(folders), experiments, on_start=lambda start: None,
+        on_progress=interrupt, say=lambda line: None,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def test_it_says_what_it_was_made_with_and_of(folder):
     assert run["versions"]["jax"] == jax.__version__
     assert run["device"] == {
         "platform": "cpu", "kind": "cpu", "threads": 1, "devices": 1, "lanes": 1,
-        "trials_together": 1,
+        "trials_together": 1, "models_together": 1,
     }  # fmt: skip
     *parts, other, preparing = run["memory"].items()
     assert all(size > 0 for _, size in parts)
@@ -96,3 +98,24 @@ def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
         np.testing.assert_array_equal(first.curve[column], alone.curve[column])
     np.testing.assert_allclose(first.curve["total_loss"], alone.curve["total_loss"], rtol=1e-4)
     assert not np.array_equal(first.curve["time_s"], second.curve["time_s"])
+
+
+@pytest.mark.parametrize("name, sets", [
+    ("feast", [["kappa=0.0"], [], ["kappa=0.2", "beta=0.8"], ["ema=0.5"]]),
+    ("fare-dust", [["ema=0.0"], [], ["average=corrected"]]),
+    ("fedavg", [["ema=0.5"], []]),
+])  # fmt: skip
+def test_models_of_one_training_have_the_bits_of_their_own(tmp_path, name, sets):
+    document = config.override_all(config.read(f"glyphs/per-domain/{name}"), SMALL)
+    each = [config.experiment_from(config.override_all(document, some)) for some in sets]
+    recorded(tmp_path / "together", experiments=each)
+    for number, experiment in enumerate(each):
+        recorded(tmp_path / str(number), experiments=[experiment])
+        own = records.load(tmp_path / str(number) / "run0")
+        one = records.load(tmp_path / "together" / f"run{number}")
+        assert one.settings == own.settings and one.run["trained"] == own.run["trained"]
+        assert one.run["device"] == own.run["device"] | {"models_together": len(sets)}
+        for column in set(records.COLUMNS) - {"wall_s"}:
+            np.testing.assert_array_equal(one.curve[column], own.curve[column])
+        weights = [record.folder / "model.safetensors" for record in (one, own)]
+        assert weights[0].read_bytes() == weights[1].read_bytes()

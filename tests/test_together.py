@@ -1,4 +1,4 @@
-"""Trials in one program: each as if it were alone."""
+"""Trials in one program, models of one training: each as if it were alone."""
 
 import jax
 import numpy as np
@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from stragglers import setup
-from stragglers.algorithms.base import with_ema
+from stragglers.algorithms.base import all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
@@ -26,6 +26,19 @@ KINDS = {
     "fedbuff": (fedavg(optax.sgd(0.5)), Buffer(buffer=2, concurrency=5)),
     "fare-dust": (fare_dust(ADAM, k=K), Rounds(goal=3, cohort=5, late_rounds=K)),
     "feast": (feast(ADAM, beta=0.7, kappa=0.5), Rounds(goal=3, cohort=5, late_seconds=30.0)),
+}
+# Algorithms that differ in what they have aside alone.
+ALIKE = {
+    "fedavg": [fedavg(ADAM), KINDS["fedavg"][0], with_ema(fedavg(ADAM), 0.5)],
+    "fedbuff": [with_ema(fedavg(optax.sgd(0.5)), decay) for decay in (0.0, 0.9)],
+    "fare-dust": [
+        with_ema(fare_dust(ADAM, k=K, average=average), decay)
+        for average, decay in [("weights", 0.0), ("corrected", 0.0), ("corrected", 0.6)]
+    ],
+    "feast": [
+        with_ema(feast(ADAM, beta=beta, kappa=kappa), decay)
+        for beta, kappa, decay in [(0.7, 0.5, 0), (0.7, 0.0, 0), (0.9, 1.0, 0), (0.7, 0.5, 0.8)]
+    ],
 }
 
 
@@ -98,6 +111,38 @@ def test_together_as_alone(kind, lanes):
                 assert one._replace(**same) == other._replace(**same)
     apart = [matrix(result.params) for result in together]
     assert np.abs(apart[0] - apart[1]).max() > 1e-3 < np.abs(apart[1] - apart[2]).max()
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+@pytest.mark.parametrize("count, lanes", [(1, 1), (2, 3)])
+def test_models_of_one_training_as_of_their_own(kind, count, lanes):
+    """To the bit, where a trial is alone in its program; as near as trials are else."""
+    each, policy = ALIKE[kind], KINDS[kind][1]
+    client = Client(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
+    near = 0.0 if count == 1 else 1e-10
+    options = dict(evaluate_at=[0, 4, STEPS], chunk=5, lanes=lanes)
+    seen = []
+    with jax.enable_x64(count > 1):
+        task = linear_task(dtype=np.float64 if count > 1 else np.float32)
+        given = trials(task, policy)[:count]
+        together = simulate_together(
+            task, given, all_of(each), client, **options, on_start=seen.append,
+            on_point=lambda which, point: seen.append(which),
+        )  # fmt: skip
+        alone = [simulate_together(task, given, algorithm, client, **options) for algorithm in each]
+    in_turn = [one for same in zip(*alone) for one in same]
+    assert seen[0].trials == count and seen[0].models == len(each)
+    assert seen[1:] == 3 * list(range(count * len(each)))
+    for result, own in zip(together, in_turn, strict=True):
+        np.testing.assert_allclose(matrix(result.params), matrix(own.params), rtol=0, atol=near)
+        np.testing.assert_allclose(matrix(result.model), matrix(own.model), rtol=0, atol=near)
+        assert result.trained == own.trained
+        for one, other in zip(result.curve, own.curve, strict=True):
+            np.testing.assert_allclose(one.metrics, other.metrics, rtol=near, atol=near)
+            same = dict(metrics=None, wall_s=0.0)
+            assert one._replace(**same) == other._replace(**same)
+    losses = {tuple(point.metrics.total_loss for point in result.curve) for result in together}
+    assert len(losses) == len(together)
 
 
 def test_a_trial_that_diverges_leaves_the_others_alone():

@@ -169,6 +169,27 @@ def test_trials_of_one_experiment_share_programs_that_fill_an_accelerator(
     assert max(map(len, trials.bundles(wide, None))) == 1
 
 
+def test_what_differs_aside_of_training_is_trained_once(tmp_path, trained):
+    kappas = {f"{FEAST}{kappa}": f"kappa={kappa}" for kappa in (0.0, 0.1)}
+    documents = {name: config.override(config.read(FEAST), given) for name, given in kappas.items()}
+    a, b = (trials.jobs_of({name: document}, 3, tmp_path) for name, document in documents.items())
+    average = config.override(config.read(FEDAVG), "ema=0.9")
+    fedavg = jobs(tmp_path, (FEDAVG,)) + trials.jobs_of({"average": average}, 2, tmp_path)
+    beta = jobs(tmp_path, (FEAST,), updates=400, count=1)
+    both = [fedavg[0], fedavg[2]], [fedavg[1], fedavg[3]]
+    every = [*a, *beta, *b, *fedavg]
+    assert trials.bundles(every, 1) == [*map(list, zip(a, b)), beta, *both]
+    assert trials.bundles(every, 2) == [
+        [a[0], b[0], a[1], b[1]], [a[2], b[2]], beta, [*both[0], *both[1]]
+    ]  # fmt: skip
+    # Of the first seed one is there already: what is left has no match of its own.
+    assert trials.bundles([*a[1:], *b], 3) == [[a[1], b[1], a[2], b[2]], [b[0]]]
+    trained([*a, *b], minutes=1, together=3)
+    assert [len(bundle) for bundle in trained.bundles] == [6]
+    # It takes as long as one of them would for each seed.
+    assert trials.expected_s(b[0], [trials.Took(a[0], 10.0)]) == pytest.approx(trials.CAUTION * 10)
+
+
 def share(*jobs):
     """As an interrupted program leaves its trials."""
     for job in jobs:
@@ -179,9 +200,13 @@ def share(*jobs):
 
 def test_trials_that_share_a_checkpoint_stay_together_unless_one_has_left(tmp_path):
     a, b, c = jobs(tmp_path, (FEAST,), count=3)
+    for job in (a, b, c):
+        write(job, "running")
     share(a, b)
     assert trials.bundles([a, b, c], together=1) == [[a, b], [c]]
-    assert trials.bundles([a, c], together=2) == [[a, c]]
+    (other, asked), alone = trials.bundles([c, b], together=1)  # nobody asked for a
+    assert (asked, alone) == (b, [c]) and other._replace(label=a.label) == a
+    assert other.label == f"{FEAST}, seed 0, in one program with {FEAST} 2/3"
     share(b)
     assert trials.bundles([a, b, c], together=2) == [[b], [a, c]]
     checkpoint.clear(b.folder)  # it is over

@@ -24,7 +24,7 @@ def test_a_signal_while_jax_is_being_loaded_is_heeded_after_that(monkeypatch, tm
         loaded.extend([name] if name == "stragglers.recording" else [])
         return module
 
-    job = Job("a", "a", tmp_path / "a", config.experiment_from(config.read("fleet")))
+    job = Job("a", "a", tmp_path / "a", config.experiment_from(config.read("fleet")), "t")
     monkeypatch.setattr(builtins, "__import__", loading)
     outcome = workers._train([job], News(print, print), workers.USUAL, wish)
     assert outcome.lines == ["stopped before it trained"] and loaded == ["stragglers.recording"]

@@ -10,12 +10,13 @@ A name vouches for the manifest (its digest), the manifest for the rest, and the
 a folder is whole, or was damaged, which shows. The curve inside replaces the one outside when a
 run goes on, so no point is repeated and none is missing. Trials of one program share the
 checkpoints in the folder of the first; together.json in each folder says whose they are, and they
-are of use for as long as all of these say the same.
+are of use for as long as all of these say the same. It names folders as seen from its own.
 """
 
 import dataclasses
 import errno
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from stragglers.errors import BadInput
 if TYPE_CHECKING:
     from stragglers.simulate import Moment
 
-FORMAT = 2
+FORMAT = 3
 EVERY_MINUTES = 5.0
 KEEP = 2
 FOLDER, TOGETHER = "checkpoints", "together.json"
@@ -156,10 +157,12 @@ def drift(found: Found, fingerprint: dict[str, Any], allowed: bool) -> list[str]
     return lines
 
 
-def is_left(found: Found, seeds: list[int]) -> bool:
+def is_left(found: Found, fingerprint: dict[str, Any]) -> bool:
     """Whether its trials have gone on without each other since, and it is of use to none now."""
-    then = found.manifest.fingerprint.get("seeds", [])
-    return len(then) > 1 and then != seeds and len(bound(found.folder.parents[1])) < 2
+    then = found.manifest.fingerprint
+    together = len(then.get("seeds", [])) > 1 and then.get("format") == FORMAT
+    others = any(then.get(key) != fingerprint.get(key) for key in ("settings", "seeds"))
+    return together and others and len(bound(found.folder.parents[1])) < 2
 
 
 def discard(folder: Path) -> None:
@@ -177,10 +180,11 @@ def clear(folder: Path) -> None:
 
 def bind(folders: Sequence[Path]) -> None:
     """Says in each folder whose checkpoints the first one has."""
-    names = msgspec.json.encode([folder.name for folder in folders])
     for folder in folders:
         if len(folders) > 1:
-            files.write(folder / TOGETHER, lambda path: Path(path).write_bytes(names))
+            names = [os.path.relpath(other, folder.parent) for other in folders]
+            content = msgspec.json.encode(names)
+            files.write(folder / TOGETHER, lambda path, it=content: Path(path).write_bytes(it))
             continue
         with files.told(folder / TOGETHER):
             (folder / TOGETHER).unlink(missing_ok=True)
@@ -191,17 +195,24 @@ def bound(folder: Path) -> list[Path]:
 
     All of them must say so: whoever has trained otherwise since has left the others.
     """
-    names = _together(folder)
-    folders = [folder.parent / name for name in names]
-    agreed = all(_together(other) == names for other in folders)
+    folders = _together(folder)
+    agreed = all(_together(other) == folders for other in folders)
     return folders if agreed and _all(folders[0] / FOLDER) else []
 
 
-def _together(folder: Path) -> list[str]:
+def _together(folder: Path) -> list[Path]:
     try:
-        return msgspec.json.decode((folder / TOGETHER).read_bytes(), type=list[str])
+        names = msgspec.json.decode((folder / TOGETHER).read_bytes(), type=list[str])
     except (OSError, msgspec.MsgspecError):
-        return [folder.name]
+        return [folder]
+    return [_seen_from(folder.parent, name) for name in names]
+
+
+def _seen_from(place: Path, name: str) -> Path:
+    """The way as it is given, links and all: of `place` no more is gone back than is named."""
+    for part in Path(name).parts:
+        place = place.parent if part == ".." else place / part
+    return place
 
 
 class _Damaged(Exception):

@@ -29,7 +29,7 @@ from stragglers.tasks.base import checksum
 
 def record(
     folders: Sequence[Path],
-    name: str,
+    names: Sequence[str],
     experiments: Sequence[Experiment],
     *,
     on_start: Callable[[Start], None],
@@ -39,15 +39,20 @@ def record(
     checkpoint_s: float = math.inf,
     allow_drift: bool = False,
 ) -> list[Result]:
-    """Trains trials of one experiment in one program, each into its folder.
+    """Trains what fits into one program (see `run.train`), each into its folder.
 
     Goes on from the last checkpoint that is whole, and makes one every `checkpoint_s` seconds and
     when `stop` says so, which then raises `checkpoint.Kept`.
     """
     facts: dict[str, Any] = {"started": _now(), "spent_s": 0.0, "drift": []}
     began = saved = time.perf_counter()
-    trials = [prepare(experiment, len(experiments)) for experiment in experiments]
-    known = [_facts(trial) for trial in trials]
+    trials = _prepared(experiments)
+    by_seed = {trial.experiment.seed: trial for trial in trials}
+    same = {seed: _facts(trial) for seed, trial in by_seed.items()}
+    known = [
+        {"name": name, **same[experiment.seed]}
+        for name, experiment in zip(names, experiments, strict=True)
+    ]
     fingerprint: dict[str, Any] = {}
     runs: list[dict[str, Any]] = []
 
@@ -63,7 +68,7 @@ def record(
 
     def resume(first: Moment) -> Moment:
         nonlocal saved
-        found = _last_checkpoint(folders, [each.seed for each in experiments], say)
+        found = _last_checkpoint(folders, fingerprint, say)
         moment, curves = first, [b""] * len(trials)
         if found:
             drift = checkpoint.drift(found, fingerprint, allow_drift)
@@ -74,7 +79,7 @@ def record(
             facts["drift"] = [*facts["drift"], *drift]
             say(f"goes on from server step {moment.step} of {trials[0].schedule.steps}")
         checkpoint.bind(folders)
-        given = {"name": name, "started": facts["started"], "finished": None}
+        given = {"started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
         runs[:] = [
             records.begin(folder, config.resolved(trial.experiment), given | each, curve)
@@ -121,6 +126,7 @@ def record(
                     "devices": result.start.devices,
                     "lanes": result.start.lanes,
                     "trials_together": result.start.trials,
+                    "models_together": result.start.models,
                 },
                 "memory": result.start.memory._asdict(),
             })  # fmt: skip
@@ -129,14 +135,21 @@ def record(
     return results
 
 
+def _prepared(experiments: Sequence[Experiment]) -> list[Prepared]:
+    """Each seed once: what an algorithm has aside changes no schedule."""
+    seeds = {experiment.seed: experiment for experiment in experiments}
+    once = {seed: prepare(experiment, len(seeds)) for seed, experiment in seeds.items()}
+    return [once[experiment.seed]._replace(experiment=experiment) for experiment in experiments]
+
+
 def _last_checkpoint(
-    folders: Sequence[Path], seeds: list[int], say: Callable[[str], None]
+    folders: Sequence[Path], fingerprint: dict[str, Any], say: Callable[[str], None]
 ) -> checkpoint.Found | None:
     """What there is to go on from; why it is not used is said."""
     found, damaged = checkpoint.newest(folders[0])
     for line in damaged:
         say(line)
-    if found and checkpoint.is_left(found, seeds):
+    if found and checkpoint.is_left(found, fingerprint):
         then = found.manifest.fingerprint["seeds"]
         say(f"{found.folder.parent} is of seeds {then}, which went on apart: starts anew")
         checkpoint.discard(folders[0])
@@ -154,7 +167,7 @@ def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start
     experiment = trials[0].experiment
     return {
         "format": checkpoint.FORMAT,
-        "settings": records.settings_hash(config.resolved(experiment)),
+        "settings": [records.settings_hash(config.resolved(t.experiment)) for t in trials],
         "seeds": [trial.experiment.seed for trial in trials],
         "data": facts["data"]["checksum"],
         **versions,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import optax
 
 from stragglers import build, settings, subset
-from stragglers.algorithms.base import Algorithm, Mean, with_ema
+from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
@@ -74,17 +75,23 @@ def train(
     resume: Callable[[Moment], Moment] | None = None,
     on_chunk: Callable[[Moment], None] | None = None,
 ) -> list[Result]:
-    """Trains trials of one experiment, equal but for their seeds, in one program."""
+    """Trains trials in one program, equal but for their seeds and what algorithms have aside.
+
+    Of each seed, one after another, there are the same algorithms in the same order.
+    """
     experiment, who, schedule = trials[0]
-    assert experiment.client and experiment.server and experiment.algorithm  # prepared
+    assert experiment.client and experiment.server  # prepared
     weight, teachers = experiment.aggregation, build.history_length(experiment)
+    by_seed = [tuple(same) for _, same in groupby(trials, lambda trial: trial.experiment.seed)]
+    given, *others = [tuple(one.experiment.algorithm for one in same) for same in by_seed]
+    assert all(other == given for other in others)
     # TF32 is what GPUs do with float32 products unless told otherwise.
     exactly = jax.default_matmul_precision("float32")
     with exactly if experiment.precision == "float32" else nullcontext():
         return simulate_together(
             who,
-            [Trial(trial.schedule, trial.experiment.seed) for trial in trials],
-            algorithm(experiment.server, experiment.algorithm, weight.normalise, teachers),
+            [Trial(same[0].schedule, same[0].experiment.seed) for same in by_seed],
+            algorithms(experiment.server, given, weight.normalise, teachers),
             local(experiment.client, experiment.precision == "bfloat16"),
             evaluate_at=_evenly(schedule.steps, experiment.evaluations),
             weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
@@ -161,6 +168,15 @@ def local(given: settings.Client, bfloat16: bool = False) -> Client:
         proximal=given.proximal,
         bfloat16=bfloat16,
     )
+
+
+@cache
+def algorithms(
+    server: settings.Server, given: tuple[Any, ...], normalise: Any, teachers: int
+) -> Algorithm:
+    """One server with the models of all; equal settings give the same object."""
+    each = [algorithm(server, one, normalise, teachers) for one in given]
+    return all_of(each) if len(each) > 1 else each[0]
 
 
 @cache

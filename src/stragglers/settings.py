@@ -262,6 +262,10 @@ class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
 
 Algorithm = FedAvg | FedBuff | FareDust | Feast
 
+# What an algorithm has aside, and training does not depend on: models that differ in these alone
+# come from one training.
+ASIDE = ("ema", "average", "beta", "kappa")
+
 
 class Paper(Settings, frozen=True):
     """The published row that a preset reproduces: percent, and seconds."""

@@ -59,6 +59,7 @@ class Start(NamedTuple):
     device: str
     devices: int
     trials: int  # in one program
+    models: int  # of each
     lanes: int  # clients trained at once, on all devices together
     packing: float  # ticks of the best packing there could be, over those of this one
     memory: Memory  # of each device
@@ -118,7 +119,8 @@ def set_up(
         table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
         feed = Feed(meshes.on_all(mesh, table), data, seeds)
         advance = engine.program(task, algorithm, client, carry, feed, mesh)
-        memory = _memory(task, carry, feed, advance, every, some, mesh)
+        models = 1 + len(algorithm.others)
+        memory = _memory(task, carry, feed, advance, every, some, mesh, models)
         narrower = _narrower(width, memory, meshes.size(mesh))
         if lanes or narrower == width:
             break
@@ -128,6 +130,7 @@ def set_up(
         device=jax.devices()[0].device_kind,
         devices=meshes.size(mesh),
         trials=len(trials),
+        models=models,
         lanes=width,
         packing=packing.efficiency,
         memory=memory,
@@ -190,6 +193,7 @@ def _memory(
     every: TestData,
     some: TestData,
     mesh: Mesh | None,
+    models: int,
 ) -> Memory:
     devices = meshes.size(mesh)
     params = jax.eval_shape(task.model.init, jax.random.key(0))
@@ -205,8 +209,8 @@ def _memory(
     now, most = in_use()
     return Memory(
         **known,
-        # What is evaluated is a copy, and each trial's last one is kept until the next is there.
-        program=feed.seed.size * tree_bytes(params)
+        # What is evaluated is a copy, and the last one of each is kept until the next is there.
+        program=feed.seed.size * models * tree_bytes(params)
         + max(temporaries(advance), evaluation + tree_bytes(params)),
         other=max(now - sum(known.values()), 0),
         preparing=most,

@@ -82,6 +82,9 @@ def simulate_together(
 ) -> list[Result]:
     """Trains trials of one experiment in one program, each as if it were alone.
 
+    An algorithm with several models (`algorithms.base.all_of`) has a result for each of them, trial
+    after trial; callbacks count likewise.
+
     Evaluates after the given server steps (default: the last); `schedule.steps_at` turns update
     counts and times into server steps. `lanes` clients train at once (default: one a device on a
     CPU, what the sizes fill on an accelerator), over the first `devices` of this process (default:
@@ -103,13 +106,15 @@ def simulate_together(
     if on_start:
         on_start(run.start)
 
-    courses = [Course(trial, work) for trial, work in zip(trials, run.works, strict=True)]
-    for trial, course in enumerate(courses):
+    models = (algorithm.model, *algorithm.others)
+    places = [(trial, model) for trial in range(len(trials)) for model in models]
+    courses = [Course(trials[trial], run.works[trial]) for trial, _ in places]
+    for (trial, _), course in zip(places, courses, strict=True):
         course.model = _of(algorithm.params, run.carry.server, trial)
     moment = Moment(0, 0.0, run.carry, courses)
     step, wall_s, carry, courses = resume(moment) if resume else moment
     began, length = time.perf_counter() - wall_s, chunk or 1
-    under_way = {trial: course for trial, course in enumerate(courses) if not course.diverged}
+    under_way = {place: course for place, course in enumerate(courses) if not course.diverged}
     evaluated = max(len(course.curve) for course in courses)
     for stop in stops[evaluated:]:
         while step < stop and under_way:
@@ -121,23 +126,25 @@ def simulate_together(
             dropped = np.sum(np.split(np.asarray(carry.dropped), run.start.devices), axis=0)
             if chunk is None:
                 length = _next_length(length, time.perf_counter() - ticked)
-            for trial, course in list(under_way.items()):
+            for place, course in list(under_way.items()):
+                trial, _ = places[place]
                 course.goes_on(step, dropped[trial], finite[trial])
                 if course.diverged:
-                    del under_way[trial]
+                    del under_way[place]
                 if on_progress:
-                    on_progress(trial, course.progress(step, time.perf_counter() - began))
+                    on_progress(place, course.progress(step, time.perf_counter() - began))
             if on_chunk:
                 on_chunk(Moment(step, time.perf_counter() - began, carry, courses))
         test = run.every if step == steps else run.some
-        for trial, course in under_way.items():
-            course.model = _of(algorithm.model, carry.server, trial)
+        for place, course in under_way.items():
+            trial, model = places[place]
+            course.model = _of(model, carry.server, trial)
             measured = metrics.evaluate(task, course.model, test, run.mesh)
             course.reaches(step, client.batch_size, time.perf_counter() - began, test, measured)
             if on_point:
-                on_point(trial, course.curve[-1])
-    for trial, course in under_way.items():
-        course.params = _of(algorithm.params, carry.server, trial)
+                on_point(place, course.curve[-1])
+    for place, course in under_way.items():
+        course.params = _of(algorithm.params, carry.server, places[place][0])
         course.clients = metrics.per_client(task, course.model, run.every, run.mesh)
     return [course.result(run.start) for course in courses]
 

@@ -2,6 +2,10 @@
 
     jobs_of      every trial that was asked for, and the folder that it belongs into
     run_missing  trains those whose folder does not say that they are over
+    bundles      which of them share a program, and which of these even a training
+
+Experiments that differ in what their algorithm has aside of training, such as FeAST's kappa or the
+decay of an average, are trained once, and each has its own model of it.
 
 With a deadline, trials that end in time, as far as others like them tell, come first. What is under
 way when it comes makes a checkpoint, as at a signal; the next run goes on from there.
@@ -9,18 +13,32 @@ way when it comes makes a checkpoint, as at a signal; the next run goes on from 
 
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from stragglers import build, checkpoint, config, device, records, turns
 from stragglers.errors import BadInput
 from stragglers.progress import Shown
 from stragglers.settings import Buffered
 from stragglers.stopping import Interrupted, Wish, heeded
-from stragglers.workers import USUAL, Bundle, Job, News, Outcome, Submit, Terms, beside, here
+from stragglers.workers import (
+    USUAL,
+    Bundle,
+    Job,
+    News,
+    Outcome,
+    Submit,
+    Terms,
+    beside,
+    here,
+    seeds_of,
+)
 
 CAUTION = 1.2  # what is expected to take a second may take so many
 FULL = 512  # clients at once that an accelerator is filled with
@@ -41,7 +59,8 @@ def jobs_of(documents: dict[str, dict[str, Any]], trials: int, out: Path) -> lis
         for trial in range(trials):
             experiment = config.experiment_from({**document, "seed": first + trial})
             folder = records.folder_of(out, name, config.resolved(experiment))
-            jobs.append(Job(name, f"{name} {trial + 1}/{trials}", folder, experiment))
+            label, training = f"{name} {trial + 1}/{trials}", build.training(experiment)
+            jobs.append(Job(name, label, folder, experiment, training))
     return jobs
 
 
@@ -90,28 +109,51 @@ def run_missing(
 
 
 def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
-    """Trials that share a program: on an accelerator, so many of one experiment as fill it."""
+    """What shares a program: all models of a training, and on an accelerator as many seeds of it
+    as fill it."""
     found = []
-    for _, trials in groupby(jobs, _experiment):
-        same = list(trials)
+    for same in _grouped(jobs, lambda job: job.training):
         shared = _shared(same)
         found += shared
         rest = [job for job in same if not any(job in bundle for bundle in shared)]
         most = together or (_width(same[0]) if device.on_accelerator() else 1)
-        size = -(-len(rest) // max(1, -(-len(rest) // most)))  # not 8 and 2, but 5 and 5
-        found += [rest[first : first + size] for first in range(0, len(rest), size or 1)]
+        by_seed = _grouped(rest, lambda job: job.experiment.seed)
+        for seeds in _grouped(by_seed, lambda models: [*map(_experiment, models)]):
+            size = -(-len(seeds) // -(-len(seeds) // most))  # not 8 and 2, but 5 and 5
+            parts = [seeds[first : first + size] for first in range(0, len(seeds), size)]
+            found += [list(chain(*part)) for part in parts]
     return found
 
 
+def _grouped(items: list[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
+    """Items of equal keys, in the order in which they come first."""
+    groups: dict[str, list[Any]] = {}
+    for item in items:
+        groups.setdefault(str(key(item)), []).append(item)
+    return list(groups.values())
+
+
 def _shared(jobs: list[Job]) -> list[Bundle]:
-    """Trials that have checkpoints in common, which are of use to them together alone."""
+    """Trials that have checkpoints in common, which are of use to them together alone.
+
+    Those that nobody asks for go on with the others, and lose nothing.
+    """
     by_folder = {job.folder: job for job in jobs}
-    groups = {tuple(checkpoint.bound(job.folder)): None for job in jobs}
+    groups = {tuple(checkpoint.bound(job.folder)): job for job in jobs}
     return [
-        [by_folder[folder] for folder in folders]
-        for folders in groups
-        if folders and all(folder in by_folder for folder in folders)
+        [by_folder.get(folder) or _beside(folder, job) for folder in folders]
+        for folders, job in groups.items()
+        if folders
     ]
+
+
+def _beside(folder: Path, job: Job) -> Job:
+    """A trial that shares a checkpoint with one that was asked for."""
+    record = records.load(folder)
+    there = config.experiment_from(record.settings)
+    own = msgspec.structs.replace(job.experiment, algorithm=there.algorithm, seed=there.seed)
+    label = f"{record.name}, seed {there.seed}, in one program with {job.label}"
+    return Job(record.name, label, folder, own, job.training)
 
 
 def _width(job: Job) -> int:
@@ -141,7 +183,7 @@ def _run(
 
     def late(bundle: Bundle) -> bool:
         ahead = running.values() if device.on_accelerator() else ()  # whose turns come first
-        takes = (len(one) * expected_s(one[0], took) for one in (*ahead, bundle))
+        takes = (seeds_of(one) * expected_s(one[0], took) for one in (*ahead, bundle))
         return time.time() + sum(takes) > deadline
 
     while True:
@@ -172,8 +214,8 @@ def _run(
 
 
 def expected_s(job: Job, took: list[Took]) -> float:
-    """How long a trial may take: as the others of its experiment, or by updates, of its task."""
-    same = [seconds for other, seconds in took if _experiment(other) == _experiment(job)]
+    """How long a trial may take: as others of its training, or by updates, of its task."""
+    same = [seconds for other, seconds in took if other.training == job.training]
     alike = [
         seconds / other.experiment.updates * job.experiment.updates
         for other, seconds in took

@@ -38,13 +38,14 @@ class Job(NamedTuple):
     label: str
     folder: Path  # where its run belongs
     experiment: Experiment
+    training: str  # names what is trained, but for the seed; see build.training
 
 
 class Outcome(NamedTuple):
     """What trials tell whoever waits for them; the rest is in their folders."""
 
     lines: list[str]  # one for each
-    seconds: float | None  # of each, if all are finished, and so a measure for others
+    seconds: float | None  # of each seed, if all are finished, and so a measure for others
 
 
 class News(NamedTuple):
@@ -67,7 +68,7 @@ class Terms(NamedTuple):
 
 
 USUAL = Terms()
-Bundle = list[Job]  # trials of one experiment, in one program
+Bundle = list[Job]  # trials in one program; models of one training come one after another
 Submit = Callable[[Bundle], Future[Outcome]]
 
 
@@ -212,7 +213,8 @@ def _train(
                 now_wait()  # for a checkpoint, from now on
 
             results = record(
-                [job.folder for job in bundle], name, [job.experiment for job in bundle],
+                [job.folder for job in bundle], [job.name for job in bundle],
+                [job.experiment for job in bundle],
                 on_start=on_start, on_progress=on_progress,
                 say=lambda line: news.say(label, line),
                 stop=lambda: wish.number is not None or time.time() > terms.deadline,
@@ -223,14 +225,20 @@ def _train(
     except (Interrupted, TooLate):
         return Outcome(["stopped before it trained"] * len(bundle), None)
     finished = not any(result.diverged for result in results)
-    took = (time.time() - began) / len(bundle)
+    took = (time.time() - began) / seeds_of(bundle)
     return Outcome([_line(result) for result in results], took if finished else None)
+
+
+def seeds_of(bundle: Bundle) -> int:
+    """How many trainings it takes."""
+    return len({job.experiment.seed for job in bundle})
 
 
 def _setting(start: "Start") -> str:
     """How it is trained, said before the first step: clients at once, trials at once, memory."""
     lanes = f"{start.lanes} lanes" if start.lanes > 1 else "one client at a time"
     trials = f" for {start.trials} trials" if start.trials > 1 else ""
+    trials += f" with {start.models} models of each training" if start.models > 1 else ""
     device = f"{start.devices} x {start.device}" if start.devices > 1 else start.device
     return f"{lanes}{trials} on {device}, memory {start.memory}"
 

@@ -1,14 +1,15 @@
-"""What a server algorithm is, and the two words that all of them use.
+"""What a server algorithm is, and the words that all of them use.
 
 An algorithm says what a starting client receives and what the server does with reports. When
 things happen is not its business: the schedule has decided that already.
 
     Sum      weighted sum of deltas; algorithms are linear in reports
     delta    start - end: it descends, so it goes to optax as a gradient
+    State    core, on which training depends, and aside, which feeds nothing back
     Open     what late reports of a round will need
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,8 +20,14 @@ from stragglers import trees
 from stragglers.errors import BadInput
 
 Params = Any
-State = Any
 Open = Any
+
+
+class State(NamedTuple):
+    """A server between two steps."""
+
+    core: Any  # w, the optimizer's state, a history: all that clients and later steps depend on
+    aside: Any = None  # models made on the way: an average, FeAST's auxiliary one
 
 
 class Sum(NamedTuple):
@@ -52,6 +59,7 @@ class Algorithm(NamedTuple):
     settle: Callable[[State, Open, Sum, jax.Array], State]  # on late reports of a round
     model: Callable[[State], Params]  # what is evaluated
     params: Callable[[State], Params]  # w, what the next client starts from
+    others: tuple[Callable[[State], Params], ...] = ()  # more models of one training: `all_of`
     # When late reports are settled: never, as they arrive, or once for every round when all of
     # its reports are in or given up.
     settles: Literal["never", "at_arrival", "by_round"] = "never"
@@ -110,34 +118,82 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
     if decay == 0:
         return algorithm
 
-    def init(params: Params) -> tuple[State, Params]:
-        state = algorithm.init(params)
-        return state, trees.copy(algorithm.model(state))
+    def inside(state: State) -> State:
+        return State(state.core, state.aside[0])
+
+    def beside(inner: State, average: Params) -> State:
+        return State(inner.core, (inner.aside, average))
+
+    def init(params: Params) -> State:
+        inner = algorithm.init(params)
+        return beside(inner, trees.copy(algorithm.model(inner)))
 
     by_round = algorithm.settles == "by_round"  # there the model moves when a round is settled
 
-    def step(state: tuple[State, Params], on_time: Sum) -> tuple[State, Open]:
-        inner, opened = algorithm.step(state[0], on_time)
+    def step(state: State, on_time: Sum) -> tuple[State, Open]:
+        inner, opened = algorithm.step(inside(state), on_time)
         if by_round:
-            return (inner, state[1]), (opened, on_time)
-        return (inner, averaged(on_time, state[1], inner)), opened
+            return beside(inner, state.aside[1]), (opened, on_time)
+        return averaged(on_time, state, inner), opened
 
-    def settle(state: tuple[State, Params], opened: Open, late: Sum, round: jax.Array) -> State:
+    def settle(state: State, opened: Open, late: Sum, round: jax.Array) -> State:
         if by_round:
             opened, on_time = opened
-            inner = algorithm.settle(state[0], opened, late, round)
-            return inner, averaged(plus(on_time, late), state[1], inner)
-        return algorithm.settle(state[0], opened, late, round), state[1]
+            inner = algorithm.settle(inside(state), opened, late, round)
+            return averaged(plus(on_time, late), state, inner)
+        return beside(algorithm.settle(inside(state), opened, late, round), state.aside[1])
 
-    def averaged(moved_by: Sum, average: Params, inner: State) -> Params:
+    def averaged(moved_by: Sum, before: State, inner: State) -> State:
+        average = before.aside[1]
         new = trees.blend(decay, average, algorithm.model(inner))
-        return trees.where(moves(moved_by), new, average)
+        return beside(inner, trees.where(moves(moved_by), new, average))
 
     return algorithm._replace(
         init=init,
-        broadcast=lambda state, starting: algorithm.broadcast(state[0], starting),
+        broadcast=lambda state, starting: algorithm.broadcast(inside(state), starting),
         step=step,
         settle=settle,
-        model=lambda state: state[1],
-        params=lambda state: algorithm.params(state[0]),
+        model=lambda state: state.aside[1],
+        params=lambda state: algorithm.params(inside(state)),
+    )
+
+
+def all_of(algorithms: Sequence[Algorithm]) -> Algorithm:
+    """One training with the models of all: of algorithms that differ in what they have aside.
+
+    core  <- the first one's; any other's would be equal, and is not computed
+    aside <- each one's own
+    """
+    first = algorithms[0]
+
+    def each(state: State) -> list[State]:
+        return [State(state.core, aside) for aside in state.aside]
+
+    def joined(states: Sequence[State]) -> State:
+        return State(states[0].core, tuple(state.aside for state in states))
+
+    def init(params: Params) -> State:
+        return joined([algorithm.init(params) for algorithm in algorithms])
+
+    def step(state: State, on_time: Sum) -> tuple[State, Open]:
+        steps = [a.step(own, on_time) for a, own in zip(algorithms, each(state), strict=True)]
+        states, opened = zip(*steps, strict=True)
+        return joined(states), opened
+
+    def settle(state: State, opened: Open, late: Sum, round: jax.Array) -> State:
+        opened = [None] * len(algorithms) if opened is None else opened
+        whose = zip(algorithms, each(state), opened, strict=True)
+        return joined([a.settle(own, its, late, round) for a, own, its in whose])
+
+    def model(which: int) -> Callable[[State], Params]:
+        return lambda state: algorithms[which].model(each(state)[which])
+
+    return first._replace(
+        init=init,
+        broadcast=lambda state, starting: first.broadcast(each(state)[0], starting),
+        step=step,
+        settle=settle,
+        model=model(0),
+        params=lambda state: first.params(each(state)[0]),
+        others=tuple(model(which) for which in range(1, len(algorithms))),
     )

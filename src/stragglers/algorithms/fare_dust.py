@@ -30,6 +30,7 @@ from stragglers.algorithms.base import (
     Mean,
     Params,
     Starting,
+    State,
     Sum,
     descend,
     plus,
@@ -37,12 +38,11 @@ from stragglers.algorithms.base import (
 from stragglers.errors import BadInput
 
 
-class FareDustState(NamedTuple):
+class FareDustCore(NamedTuple):
     params: Params  # w
     optimizer: optax.OptState
     history: trees.Shelf  # D, a Sum with leaves [k, ...]; round t in row t mod k
     round: jax.Array  # t
-    corrected: Params | None  # w, moved as a teacher by the round that left last
 
 
 def fare_dust(
@@ -59,47 +59,50 @@ def fare_dust(
     if k < 1:
         raise BadInput(f"k={k} historical teachers, expected a whole number >= 1")
 
-    def init(params: Params) -> FareDustState:
+    def init(params: Params) -> State:
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
         rows = trees.zero_rows(Sum(params, zero, jnp.zeros((), jnp.int32)), k)
-        corrected = trees.copy(params) if average == "corrected" else None
-        return FareDustState(
-            trees.copy(params), server.init(params), trees.Shelf(rows), jnp.zeros((), jnp.int32),
-            corrected,
-        )  # fmt: skip
+        core = FareDustCore(
+            trees.copy(params), server.init(params), trees.Shelf(rows), jnp.zeros((), jnp.int32)
+        )
+        return State(core, aside=trees.copy(params) if average == "corrected" else None)
 
     def moved(params: Params, optimizer: optax.OptState, late: Sum) -> Params:
         if teacher_step == "server":
             return descend(server, mean, params, optimizer, late)[0]
         return trees.subtract(params, trees.scale(teacher_lr, mean(late)))
 
-    def broadcast(state: FareDustState, starting: Starting) -> Download:
-        late = trees.row(state.history, starting.teacher % k)
-        teacher = moved(state.params, state.optimizer, late)
-        return Download(state.params, trees.where(starting.teacher < 0, state.params, teacher))
+    def broadcast(state: State, starting: Starting) -> Download:
+        core: FareDustCore = state.core
+        late = trees.row(core.history, starting.teacher % k)
+        teacher = moved(core.params, core.optimizer, late)
+        return Download(core.params, trees.where(starting.teacher < 0, core.params, teacher))
 
-    def step(state: FareDustState, on_time: Sum) -> tuple[FareDustState, None]:
-        params, optimizer = descend(server, mean, state.params, state.optimizer, on_time)
+    def step(state: State, on_time: Sum) -> tuple[State, None]:
+        core: FareDustCore = state.core
+        params, optimizer = descend(server, mean, core.params, core.optimizer, on_time)
         # The round that closes takes over the oldest row, once all have read their teachers: if XLA
         # does not see that this waits for their reports, it copies the whole history.
-        oldest = (state.round + jnp.minimum(on_time.reports, 0)) % k
-        corrected = None
+        oldest = (core.round + jnp.minimum(on_time.reports, 0)) % k
+        corrected = None  # w, moved as a teacher by the round that leaves
         if average == "corrected":
-            corrected = moved(params, optimizer, trees.row(state.history, oldest))
+            corrected = moved(params, optimizer, trees.row(core.history, oldest))
         fresh = on_time if history == "all" else trees.zeros_like(on_time)
-        rows = trees.set_row(state.history, oldest, fresh)
-        return FareDustState(params, optimizer, rows, state.round + 1, corrected), None
+        rows = trees.set_row(core.history, oldest, fresh)
+        return State(FareDustCore(params, optimizer, rows, core.round + 1), corrected), None
 
-    def settle(state: FareDustState, opened: None, late: Sum, round: jax.Array) -> FareDustState:
+    def settle(state: State, opened: None, late: Sum, round: jax.Array) -> State:
         del opened
-        taught = plus(trees.row(state.history, round % k), late)
-        return state._replace(history=trees.set_row(state.history, round % k, taught))
+        history = state.core.history
+        taught = plus(trees.row(history, round % k), late)
+        rows = trees.set_row(history, round % k, taught)
+        return State(state.core._replace(history=rows), state.aside)
 
-    def params(state: FareDustState) -> Params:
-        return state.params
+    def params(state: State) -> Params:
+        return state.core.params
 
-    def model(state: FareDustState) -> Params:
-        return state.corrected if average == "corrected" else state.params
+    def model(state: State) -> Params:
+        return state.aside if average == "corrected" else state.core.params
 
     return Algorithm(
         init, broadcast, step, settle, model=model, params=params,

@@ -7,7 +7,7 @@
 Under SGD this is the paper's equation with eta_a = kappa * eta_g; under Adam the step is the
 optimizer's own, and its moments advance only with the reports on time. The auxiliary model never
 feeds the main one, so a round can be settled whenever its reports are in: what a[t+1] is does not
-depend on when.
+depend on when, and models of many beta and kappa come from one training.
 """
 
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from stragglers.algorithms.base import (
     Mean,
     Params,
     Starting,
+    State,
     Sum,
     descend,
     moves,
@@ -31,10 +32,9 @@ from stragglers.algorithms.base import (
 from stragglers.errors import BadInput
 
 
-class FeastState(NamedTuple):
+class FeastCore(NamedTuple):
     params: Params  # w
     optimizer: optax.OptState
-    auxiliary: Params  # a
 
 
 class FeastOpen(NamedTuple):
@@ -54,30 +54,31 @@ def feast(
     if not 0 <= kappa <= 1:
         raise BadInput(f"kappa={kappa}, expected a number from 0 to 1")
 
-    def init(params: Params) -> FeastState:
-        return FeastState(trees.copy(params), server.init(params), trees.copy(params))
+    def init(params: Params) -> State:
+        return State(FeastCore(trees.copy(params), server.init(params)), aside=trees.copy(params))
 
-    def broadcast(state: FeastState, starting: Starting) -> Download:
+    def broadcast(state: State, starting: Starting) -> Download:
         del starting
-        return Download(state.params, state.params)
+        return Download(state.core.params, state.core.params)
 
-    def step(state: FeastState, on_time: Sum) -> tuple[FeastState, FeastOpen]:
-        opened = FeastOpen(state.params, state.optimizer, on_time)
-        params, optimizer = descend(server, mean, state.params, state.optimizer, on_time)
-        return FeastState(params, optimizer, state.auxiliary), opened
+    def step(state: State, on_time: Sum) -> tuple[State, FeastOpen]:
+        core: FeastCore = state.core
+        stepped = FeastCore(*descend(server, mean, *core, on_time))
+        return State(stepped, state.aside), FeastOpen(*core, on_time)
 
-    def settle(state: FeastState, opened: FeastOpen, late: Sum, round: jax.Array) -> FeastState:
+    def settle(state: State, opened: FeastOpen, late: Sum, round: jax.Array) -> State:
         del round
+        auxiliary = state.aside  # a
         everybody = plus(opened.on_time, late)
         w_plus, _ = descend(server, mean, opened.params, opened.optimizer, everybody)
         mismatched = trees.add(
-            state.auxiliary, trees.scale(kappa, trees.subtract(w_plus, opened.params))
-        )
-        auxiliary = trees.blend(beta, mismatched, w_plus)
-        return state._replace(auxiliary=trees.where(moves(everybody), auxiliary, state.auxiliary))
+            auxiliary, trees.scale(kappa, trees.subtract(w_plus, opened.params))
+        )  # fmt: skip
+        new = trees.blend(beta, mismatched, w_plus)
+        return State(state.core, trees.where(moves(everybody), new, auxiliary))
 
     return Algorithm(
         init, broadcast, step, settle,
-        model=lambda state: state.auxiliary, params=lambda state: state.params,
+        model=lambda state: state.aside, params=lambda state: state.core.params,
         settles="by_round",
     )  # fmt: skip

@@ -19,13 +19,14 @@ from stragglers.algorithms.base import (
     Mean,
     Params,
     Starting,
+    State,
     Sum,
     descend,
     nothing_to_settle,
 )
 
 
-class FedAvgState(NamedTuple):
+class FedAvgCore(NamedTuple):
     params: Params  # w
     optimizer: optax.OptState
 
@@ -33,17 +34,18 @@ class FedAvgState(NamedTuple):
 def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algorithm:
     """Builds FedAvg around a server optimizer."""
 
-    def init(params: Params) -> FedAvgState:
-        return FedAvgState(trees.copy(params), server.init(params))
+    def init(params: Params) -> State:
+        return State(FedAvgCore(trees.copy(params), server.init(params)))
 
-    def broadcast(state: FedAvgState, starting: Starting) -> Download:
+    def broadcast(state: State, starting: Starting) -> Download:
         del starting
-        return Download(state.params, state.params)
+        return Download(state.core.params, state.core.params)
 
-    def step(state: FedAvgState, on_time: Sum) -> tuple[FedAvgState, None]:
-        return FedAvgState(*descend(server, mean, *state, on_time)), None
+    def step(state: State, on_time: Sum) -> tuple[State, None]:
+        core: FedAvgCore = state.core
+        return State(FedAvgCore(*descend(server, mean, *core, on_time))), None
 
-    def params(state: FedAvgState) -> Params:
-        return state.params
+    def params(state: State) -> Params:
+        return state.core.params
 
     return Algorithm(init, broadcast, step, nothing_to_settle, model=params, params=params)

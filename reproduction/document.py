@@ -27,6 +27,7 @@ from reproduction.rows import points as open_points
 from reproduction.rows import published as published_rows
 from stragglers import build, config
 from stragglers.commands.plan import summarised
+from stragglers.records import Record
 from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
@@ -63,7 +64,7 @@ def document() -> str:
         ran=_ran(there),
         at=lambda preset, *sets: numbers(Variant(preset, sets)),
         apart=lambda preset, other: _apart(there, preset, other),
-        share=lambda preset: _straggler_share(there, preset),
+        share=lambda preset, *sets: _straggler_share(there, Variant(preset, sets)),
         scatter=lambda preset, *sets: _scatter(Variant(preset, sets)),
         expected=lambda preset: _expected_share(Variant(preset)),
         off=lambda preset, *sets: _off(Variant(preset, sets)),
@@ -269,19 +270,32 @@ def _ran(there: Found) -> dict[str, Any]:
         "single": all(len(some) == 1 for some in there.values()),
         "device": every("device", "kind"),
         "jax": every("versions", "jax"),
+        "trainings": round(sum(1 / _models(trial) for trial in trials)),
         "hours": sum(
-            trial.run["wall_s"] / trial.run["device"]["trials_together"] for trial in trials
+            trial.run["wall_s"] / trial.run["device"]["trials_together"] / _models(trial)
+            for trial in trials
         )
         / 3600,
-        "client_updates": sum(trial.run["trained"] for trial in trials),
+        "client_updates": sum(trial.run["trained"] / _models(trial) for trial in trials),
     }
 
 
+def _models(trial: Record) -> int:
+    """Of the training that it comes from."""
+    return trial.run["device"].get("models_together", 1)
+
+
 def _costs(there: Found) -> Table:
-    """Real time of the latest trial of each published row; its share, of several in a program."""
+    """Real time of the latest trial of each published row; its share, of several in a program.
+
+    Where there is one whose training has no other model, of these the latest.
+    """
     rows = []
     for variant in published_rows():
-        latest = sorted(there.get(variant.key, []), key=lambda trial: trial.run["finished"])
+        latest = sorted(
+            there.get(variant.key, []),
+            key=lambda trial: (-_models(trial), trial.run["finished"]),
+        )
         for trial in latest[-1:]:
             together = trial.run["device"]["trials_together"]
             training = float(trial.curve["wall_s"][-1]) / together
@@ -303,9 +317,9 @@ def _training(memory: dict[str, int]) -> int:
     return sum(size for part, size in memory.items() if part != "preparing")
 
 
-def _straggler_share(there: Found, preset: str) -> float:
+def _straggler_share(there: Found, variant: Variant) -> float:
     """Percent of the reports on time that come from stragglers."""
-    trial = there[Variant(preset).key][0]
+    trial = there[variant.key][0]
     return 100 * trial.run["schedule"]["share"]["straggler"]["used"]
 
 

@@ -72,7 +72,7 @@ def test_other_results_make_another_page(there, monkeypatch):
     monkeypatch.setattr(document, "found", lambda: fewer)
     page = document.document()
     rows_of = {text: re.findall(r"^\| FedBuff \|.*$", text, re.M) for text in (PAGE, page)}
-    assert len(rows_of[page]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials, " in page
+    assert len(rows_of[page]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials from " in page
     assert picture.digest(fewer) == picture.digest(there)  # which has it not
 
 
@@ -113,6 +113,18 @@ def test_trials_of_one_program_share_its_time(there):
     assert [one[-1] for one in (alone, of_three)] == ["1", "3"]
     hours = [document._ran({key: [one]})["hours"] for one in (trial, shared)]
     assert hours[0] == pytest.approx(3 * hours[1])
+
+
+def test_models_of_one_training_are_counted_once(there):
+    """And a row's cost is that of a trial without others, where there is one."""
+    key = rows.Variant("cifar100/per-domain/feast").key
+    first, second = sorted(there[key], key=lambda trial: trial.seed)
+    assert [document._models(trial) for trial in (first, second)] == [1, 11]
+    assert document._costs({key: [first, second]}) == document._costs({key: [first]})
+    alone, shared = (document._ran({key: [trial] * 11}) for trial in (first, second))
+    assert (alone["trainings"], shared["trainings"]) == (11, 1)
+    assert shared["client_updates"] == pytest.approx(second.run["trained"])
+    assert shared["hours"] == pytest.approx(second.run["wall_s"] / 3600)
 
 
 def test_the_command_writes_both(tmp_path, monkeypatch):

@@ -54,7 +54,8 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "lanes.py": ["test_lanes", "test_simulate", "test_together"],
     "together.py": ["test_together"],
     "metrics.py": ["test_metrics", "test_simulate"],
-    "simulate.py": ["test_simulate", *KEPT],
+    "simulate.py": ["test_simulate", "test_together", *KEPT],
+    "settings.py": ["test_trials"],
     "checkpoint.py": KEPT,
     "recording.py": ["test_recording", *KEPT],
     "records.py": ["test_records", "test_recording", "test_checkpoint"],
@@ -64,7 +65,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "plan.py": ["test_plan", "test_readme", "test_cli", *SCHEDULES],
     "report/statistics.py": ["report/test_statistics", "report/test_results"],
     "commands/base.py": ["test_cli", "test_bad_input", "test_run"],
-    "algorithms/base.py": ALGORITHMS,
+    "algorithms/base.py": [*ALGORITHMS, "test_together"],
     "algorithms/feast.py": ALGORITHMS,
     "algorithms/fare_dust.py": ALGORITHMS,
 }

@@ -154,6 +154,21 @@ MUTATIONS = [
         "average", FEAST, "trees.blend(beta, mismatched, w_plus)",
         "trees.blend(beta, w_plus, mismatched)", "beta and 1 - beta change places",
     ),
+    # Models of one training.
+    Mutation(
+        "models", BASE, "return [State(state.core, aside) for aside in state.aside]",
+        "return [State(state.core, state.aside[0]) for _ in state.aside]",
+        "every model has the first one's past",
+    ),
+    Mutation(
+        "models", "simulate.py", "course.model = _of(model, carry.server, trial)",
+        "course.model = _of(algorithm.model, carry.server, trial)", "every model is the first",
+    ),
+    Mutation(
+        "models", "settings.py", 'ASIDE = ("ema", "average", "beta", "kappa")',
+        'ASIDE = ("ema", "average", "beta", "kappa", "history")',
+        "training is said not to depend on what teaches",
+    ),
     # What is not finite: dropped, not zeroed.
     Mutation(
         "not finite", ENGINE, "report = trees.where(good, report, trees.zeros_like(report))",

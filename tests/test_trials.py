@@ -190,6 +190,23 @@ def test_what_differs_aside_of_training_is_trained_once(tmp_path, trained):
     assert trials.expected_s(b[0], [trials.Took(a[0], 10.0)]) == pytest.approx(trials.CAUTION * 10)
 
 
+@pytest.mark.parametrize("given", [
+    "history=all", "teacher_lr=0.5", "teacher_step=server", "server.learning_rate=0.5",
+    "distillation=0.5", "late_rounds=7", "goal=5", "persistence=1.0", "evaluations=7", "writers=30",
+    "precision=float32", "lanes=3", "aggregation.weight=examples",
+])  # fmt: skip
+def test_what_training_depends_on_is_trained_apart(tmp_path, given):
+    document = config.read("glyphs/per-domain/fare-dust")
+    documents = {"a": document, "b": config.override(document, given)}
+    assert [len(bundle) for bundle in trials.bundles(jobs_of(documents, tmp_path), 1)] == [1, 1]
+    documents["b"] = config.override_all(document, ["average=corrected", "ema=0.3"])
+    assert [len(bundle) for bundle in trials.bundles(jobs_of(documents, tmp_path), 1)] == [2]
+
+
+def jobs_of(documents, out):
+    return trials.jobs_of(documents, 1, out)
+
+
 def share(*jobs):
     """As an interrupted program leaves its trials."""
     for job in jobs:

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from stragglers import config, records, tune
+from stragglers import config, records, trials, tune
 from stragglers.errors import BadInput
 from stragglers.tune import Objective
 from tests.test_cli import refused, run
@@ -120,6 +120,16 @@ def test_the_papers_grids_are_as_large_as_it_says():
         assert sizes[f"{latency}/fare-dust"] == [9 * 6 * 7]
         assert sizes[f"{latency}/feast"] == [7 * 5 * 6]
     assert len(sizes) == 12
+
+
+@pytest.mark.parametrize("row, trained", [("feast", 7), ("fare-dust", 9 * 7), ("fedbuff-ema", 1)])
+def test_candidates_that_differ_aside_of_training_are_trained_once(tmp_path, row, trained):
+    document = config.read(f"emnist/per-domain/{row}")
+    (search,) = tune.checked_grid(document, tune.read_grid(f"per-domain/{row}"))
+    chosen = [tune._with(document, one) for one in tune.combinations(search)]
+    jobs = [job for one in chosen for job in trials.jobs_of({row: one}, 1, tmp_path)]
+    bundled = trials.bundles(jobs, together=1)
+    assert len(bundled) == trained and sum(map(len, bundled)) == len(jobs)
 
 
 @pytest.mark.parametrize(

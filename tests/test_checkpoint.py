@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -156,8 +157,57 @@ def test_models_of_one_training_that_went_on_apart_start_anew(tmp_path):
     assert record_jobs(jobs[:2], after(3)) == ["kept"]
     assert record_jobs(jobs[1:2])[0].startswith("leaves the checkpoint that it shares with")
     (anew,) = record_jobs([jobs[0], jobs[2]])
-    assert anew.endswith("is of seeds [0, 0], which went on apart: starts anew")
+    assert "is shared with trials that went on apart or are gone (1 others)" in anew
     assert all(records.is_over(job.folder) for job in jobs)
+
+
+def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path, monkeypatch):
+    """The folder that has the checkpoint is over; the others go on from it."""
+    documents = {
+        name: config.override_all(config.read("glyphs/per-domain/feast"), [*SMALL["feast"], given])
+        for name, given in {"one": "kappa=0.1", "two": "kappa=0.9"}.items()
+    }
+    documents["two"]["paper"] = {
+        "row": "of two alone", "straggler": 1.0, "straggler_interval": [0.0, 2.0], "total": 1.0,
+        "total_interval": [0.0, 2.0], "time_s": 1.0,
+    }  # fmt: skip
+    one, two = jobs = trials.jobs_of(documents, 1, tmp_path / "runs")
+    finish = records.finish
+
+    def fails(folder, *given):
+        if folder == two.folder:
+            raise OSError("no more of it")
+        finish(folder, *given)
+
+    monkeypatch.setattr(records, "finish", fails)
+    with pytest.raises(OSError, match="no more of it"):
+        record_jobs(jobs, checkpoint_s=0)
+    monkeypatch.setattr(records, "finish", finish)
+    assert records.is_over(one.folder) and not records.is_over(two.folder)
+    said = []
+    monkeypatch.setattr(trials, "here", here_saying(said))
+    assert trials.run_missing(jobs, processes=1) == []
+    (went_on,) = (line for line in said if "goes on from server step" in line)
+    assert went_on.endswith(" 6 of 6")
+    own = [records.load(job.folder).settings.get("paper", {}).get("row") for job in jobs]
+    assert own == [None, "of two alone"]
+    for job in jobs:
+        record_jobs([job._replace(folder=tmp_path / "whole" / job.name)])
+        assert outcome(job.folder)[1:] == outcome(tmp_path / "whole" / job.name)[1:]
+
+
+def here_saying(said):
+    @contextmanager
+    def here(threads, news, terms, wish):
+        def submit(bundle):
+            future = Future()
+            told = news._replace(say=lambda label, line: said.append(line))
+            future.set_result(workers._train(bundle, told, terms, wish))
+            return future
+
+        yield submit
+
+    return here
 
 
 def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
@@ -171,7 +221,8 @@ def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
     jobs = [Job("a", "a", folder, each, "t") for folder, each in zip((first, second), two)]
     assert trials.bundles(jobs, together=2) == [[jobs[1]], [jobs[0]]]
     assert record(tmp_path / "parts", two[1:]) == ["goes on from server step 2 of 6"]
-    anew = f"{first / 'checkpoints'} is of seeds [0, 1], which went on apart: starts anew"
+    anew = (f"{first / 'checkpoints'} is shared with trials that went on apart or are gone "
+            "(1 others): starts anew")  # fmt: skip
     assert record(tmp_path / "parts", two[:1], after(1)) == [anew, "kept"]
     assert record(tmp_path / "parts", two[:1]) == ["goes on from server step 1 of 6"]
     for trial in "01":

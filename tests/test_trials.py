@@ -207,6 +207,41 @@ def jobs_of(documents, out):
     return trials.jobs_of(documents, 1, out)
 
 
+def test_other_data_is_another_training(tmp_path):
+    document = config.read("emnist/per-domain/fedbuff-ema")
+    documents = {
+        name: config.override(document, f'task.path="{name}"') for name in ("here", "there")
+    }
+    documents |= {"also": config.override(documents["here"], "ema=0.3")}
+    a, b, c = jobs_of(documents, tmp_path)
+    assert trials.bundles([a, b, c], 1) == [[a, c], [b]]
+    assert a.folder.name == b.folder.name  # as it matters to no result where data lies
+
+
+def test_only_so_many_models_share_a_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "MODELS", 4)
+    document = config.read(FEAST)
+    documents = {str(kappa): config.override(document, f"kappa={kappa / 10}") for kappa in range(6)}
+    every = trials.jobs_of(documents, 2, tmp_path)
+    assert [len(bundle) for bundle in trials.bundles(every, 1)] == [3, 3, 3, 3]
+    assert [len(bundle) for bundle in trials.bundles(every, 2)] == [6, 6]
+    assert trials.seeds_of(trials.bundles(every, 2)[0]) == 2
+
+
+def test_a_neighbour_that_cannot_be_read_is_named(tmp_path):
+    a, b, _ = jobs(tmp_path, (FEAST,), count=3)
+    for job in (a, b):
+        write(job, "running")
+    share(a, b)
+    (a.folder / "curve.jsonl").unlink()  # which the checkpoint has
+    assert [job.folder for job in trials.bundles([b], 1)[0]] == [a.folder, b.folder]
+    (a.folder / "run.json").unlink()
+    with pytest.raises(BadInput, match=r"no run.json; .* shares a checkpoint with it, delete"):
+        trials.bundles([b], 1)
+    (a.folder / checkpoint.TOGETHER).write_text("[]")
+    assert trials.bundles([b], 1) == [[b]]
+
+
 def share(*jobs):
     """As an interrupted program leaves its trials."""
     for job in jobs:

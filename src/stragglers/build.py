@@ -240,10 +240,11 @@ def beyond(given: settings.Latency) -> dict[str, Any]:
 
 
 def training(experiment: settings.Experiment) -> str:
-    """Names what is trained, whatever is made of it aside: equal for models of one training."""
+    """Names what is trained on which data, but for the seed: equal for models of one training."""
     given = config.resolved(experiment)
     core = {k: v for k, v in given.get("algorithm", {}).items() if k not in settings.ASIDE}
-    return records.settings_hash({**given, "algorithm": core})
+    name = records.settings_hash({**given, "algorithm": core})
+    return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
 
 
 def check_trainable(experiment: settings.Experiment) -> None:

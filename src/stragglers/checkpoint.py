@@ -204,8 +204,8 @@ def _together(folder: Path) -> list[Path]:
     try:
         names = msgspec.json.decode((folder / TOGETHER).read_bytes(), type=list[str])
     except (OSError, msgspec.MsgspecError):
-        return [folder]
-    return [_seen_from(folder.parent, name) for name in names]
+        names = []
+    return [_seen_from(folder.parent, name) for name in names] or [folder]
 
 
 def _seen_from(place: Path, name: str) -> Path:

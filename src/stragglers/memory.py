@@ -66,7 +66,7 @@ def check_fits(memory: Memory) -> None:
     if memory.total > (there := device_bytes()):
         raise BadInput(
             f"training needs {memory}, the device has {readable(there)}; "
-            "lower lanes, or the number of trials together"
+            "lower lanes, or the number of trials or models together"
         )
 
 

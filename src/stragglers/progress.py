@@ -24,6 +24,10 @@ class Shown:
         self.bars: dict[str, Any] = {}
         self.part: dict[str, float] = {}  # of each trial, what is done
 
+    def expect(self, more: int) -> None:
+        """Trials that nobody asked for, but that go on with others."""
+        self.bar.update(self.all, total=(self.bar.tasks[self.all].total or 0) + more)
+
     def update(self, label: str, done: float, now: str) -> None:
         if self.part.get(label) == 1:  # news that a finished trial has overtaken
             return

@@ -150,8 +150,9 @@ def _last_checkpoint(
     for line in damaged:
         say(line)
     if found and checkpoint.is_left(found, fingerprint):
-        then = found.manifest.fingerprint["seeds"]
-        say(f"{found.folder.parent} is of seeds {then}, which went on apart: starts anew")
+        others = len(found.manifest.trials) - 1
+        say(f"{found.folder.parent} is shared with trials that went on apart or are gone "
+            f"({others} others): starts anew")  # fmt: skip
         checkpoint.discard(folders[0])
         return None
     if damaged and not found:

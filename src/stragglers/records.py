@@ -231,6 +231,14 @@ def load(folder: str | Path) -> Record:
     return record
 
 
+def origin(folder: Path) -> tuple[str, dict[str, Any]]:
+    """A run's name and settings, whatever has become of its curve."""
+    run = _run(folder)
+    if run is None:
+        raise BadInput(f"{folder}: not a run, it has no run.json")
+    return run["name"], _settings(folder / "settings.toml")
+
+
 def as_json(record: Record) -> dict[str, Any]:
     """All of it, the curve as one object for each evaluation."""
     columns = [column.tolist() for column in record.curve.values()]

@@ -143,8 +143,10 @@ def simulate_together(
             course.reaches(step, client.batch_size, time.perf_counter() - began, test, measured)
             if on_point:
                 on_point(place, course.curve[-1])
+    trained = {places[place][0] for place in under_way}
+    weights = {trial: _of(algorithm.params, carry.server, trial) for trial in sorted(trained)}
     for place, course in under_way.items():
-        course.params = _of(algorithm.params, carry.server, places[place][0])
+        course.params = weights[places[place][0]]
         course.clients = metrics.per_client(task, course.model, run.every, run.mesh)
     return [course.result(run.start) for course in courses]
 

@@ -42,6 +42,7 @@ from stragglers.workers import (
 
 CAUTION = 1.2  # what is expected to take a second may take so many
 FULL = 512  # clients at once that an accelerator is filled with
+MODELS = 32  # of one training at most: each takes the room of two on the device
 
 
 class Took(NamedTuple):
@@ -81,7 +82,8 @@ def run_missing(
     """Trains what is missing; returns the jobs that are left."""
     wanted = missing(jobs)
     for folder in {job.folder for job in jobs} - {job.folder for job in wanted}:
-        checkpoint.clear(folder)  # of a process that ended just before it would
+        if all(map(records.is_over, checkpoint.bound(folder))):
+            checkpoint.clear(folder)  # of a process that ended just before it would
     took = [
         Took(job, seconds)
         for job in jobs
@@ -95,6 +97,7 @@ def run_missing(
     with heeded() as wish, shown.bar, turns.shared() as file:
         for threads, group in groups:
             waiting = bundles(group, together)
+            shown.expect(sum(map(len, waiting)) - len(group))
             at_once = min(processes or processes_for(len(group), threads), len(waiting))
             # This process can have one number of threads only; for several, it takes others.
             if at_once == len(groups) == 1:
@@ -109,20 +112,27 @@ def run_missing(
 
 
 def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
-    """What shares a program: all models of a training, and on an accelerator as many seeds of it
-    as fill it."""
-    found = []
-    for same in _grouped(jobs, lambda job: job.training):
-        shared = _shared(same)
-        found += shared
-        rest = [job for job in same if not any(job in bundle for bundle in shared)]
+    """What shares a program: the models of a training, and on an accelerator as many seeds of it
+    as fill it. What shares a checkpoint comes first."""
+    found = _shared(jobs)
+    there = {job.folder for bundle in found for job in bundle}
+    rest = [job for job in jobs if job.folder not in there]
+    for same in _grouped(rest, lambda job: job.training):
         most = together or (_width(same[0]) if device.on_accelerator() else 1)
-        by_seed = _grouped(rest, lambda job: job.experiment.seed)
+        by_seed = [
+            models
+            for every in _grouped(same, lambda job: job.experiment.seed)
+            for models in _parts(every, MODELS)
+        ]
         for seeds in _grouped(by_seed, lambda models: [*map(_experiment, models)]):
-            size = -(-len(seeds) // -(-len(seeds) // most))  # not 8 and 2, but 5 and 5
-            parts = [seeds[first : first + size] for first in range(0, len(seeds), size)]
-            found += [list(chain(*part)) for part in parts]
+            found += [list(chain(*part)) for part in _parts(seeds, most)]
     return found
+
+
+def _parts(items: list[Any], most: int) -> list[list[Any]]:
+    """At most so many in each, and about as many: of ten not 8 and 2, but 5 and 5."""
+    size = -(-len(items) // -(-len(items) // most))
+    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def _grouped(items: list[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
@@ -138,22 +148,26 @@ def _shared(jobs: list[Job]) -> list[Bundle]:
 
     Those that nobody asks for go on with the others, and lose nothing.
     """
-    by_folder = {job.folder: job for job in jobs}
-    groups = {tuple(checkpoint.bound(job.folder)): job for job in jobs}
-    return [
-        [by_folder.get(folder) or _beside(folder, job) for folder in folders]
-        for folders, job in groups.items()
-        if folders
-    ]
+    by_folder, found = {job.folder: job for job in jobs}, []
+    for folders in dict.fromkeys(tuple(checkpoint.bound(job.folder)) for job in jobs):
+        asked = [by_folder[folder] for folder in folders if folder in by_folder]
+        if len({job.training for job in asked}) == 1:  # and not on other data since
+            found.append([by_folder.get(f) or _beside(f, asked[0]) for f in folders])
+    return found
 
 
 def _beside(folder: Path, job: Job) -> Job:
-    """A trial that shares a checkpoint with one that was asked for."""
-    record = records.load(folder)
-    there = config.experiment_from(record.settings)
-    own = msgspec.structs.replace(job.experiment, algorithm=there.algorithm, seed=there.seed)
-    label = f"{record.name}, seed {there.seed}, in one program with {job.label}"
-    return Job(record.name, label, folder, own, job.training)
+    """A trial that shares a checkpoint with one that was asked for, on the same data."""
+    try:
+        name, settings = records.origin(folder)
+        there = config.experiment_from(settings)
+    except BadInput as error:
+        raise BadInput(
+            f"{error}; {job.label} shares a checkpoint with it, delete {folder} to start anew"
+        ) from None
+    own = msgspec.structs.replace(there, task=job.experiment.task)
+    label = f"{name}, seed {own.seed}, in one program with {job.label}"
+    return Job(name, label, folder, own, job.training)
 
 
 def _width(job: Job) -> int:

@@ -55,7 +55,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--together",
         type=int,
-        help="trials in one program, default: what fills an accelerator, 1 on a CPU",
+        help="seeds in one program, default: what fills an accelerator, 1 on a CPU",
     )
     parser.add_argument(
         "--minutes", type=float, default=math.inf,

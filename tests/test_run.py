@@ -62,6 +62,21 @@ def test_what_is_there_is_not_trained_again(capsys, tmp_path, monkeypatch):
     assert json.loads(after)["runs"][0]["hash"] not in before
 
 
+def test_a_sweep_trains_all_values_and_each_once(capsys, tmp_path):
+    name = "glyphs/per-domain/feast"
+    sweep = "--sweep kappa=0,0.5,0.50 --sweep learning_rate=0.05,0.1 --json --processes 1"
+    swept = sweep.replace("learning_rate", "client.learning_rate").split()
+    code, out, err = train(capsys, tmp_path, name, *swept)
+    assert code == 0, err
+    runs = json.loads(out)["runs"]
+    found = [(run["settings"]["algorithm"]["kappa"], run["settings"]["client"]["learning_rate"],
+              run["run"]["device"]["models_together"]) for run in runs]  # fmt: skip
+    assert found == [(0.0, 0.05, 2), (0.0, 0.1, 2), (0.5, 0.05, 2), (0.5, 0.1, 2)]
+    assert f"{name} 1/1, algorithm.kappa=0.5, client.learning_rate=0.05: straggler" in err
+    code, out, err = train(capsys, tmp_path, name, "--sweep", "seed=0,1", "--trials", "2", "--json")
+    assert [run["seed"] for run in json.loads(out)["runs"]] == [0, 1, 2]
+
+
 def test_settings_that_were_saved_run_again(capsys, tmp_path):
     _, before, _ = train(capsys, tmp_path, "glyphs/per-domain/feast", "--json", "--seed", "3")
     run = json.loads(before)["runs"][0]
@@ -129,6 +144,9 @@ BAD = {
     "glyphs/per-domain/fedadam --trials x": "invalid int value",
     "glyphs/per-domain/feast --set kappa=1.5": "algorithm.kappa",
     "glyphs/per-domain/feast --set beta=1": "algorithm.beta",
+    "glyphs/per-domain/feast --sweep kappa=0,2": "algorithm.kappa=2: algorithm.kappa: 2 given",
+    "glyphs/per-domain/feast --sweep kappa": "--sweep 'kappa' given, expected key=value,value,...",
+    "glyphs/per-domain/feast --sweep goal=2,3 --sweep goal=4": "exclude each other; give one",
     "glyphs/per-domain/fare-dust --set late_seconds=9": "schedule.late_rounds",
     "glyphs/per-domain/fare-dust --set late_rounds=90000000": "history of 90000000 models",
     "glyphs/per-domain/fedadam --reading liberal": "did you mean 'literal'",

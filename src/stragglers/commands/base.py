@@ -2,12 +2,16 @@
 
 options          argparse  ->  Namespace
 document(source, options)      a preset, with --set, --updates, --path, --seed, --reading
+swept(sweep, document)         that with every combination of the values of --sweep
 """
 
 import argparse
+import itertools
 import math
 import os
+import re
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from stragglers.workers import Terms
 
 Commands = Any  # argparse has no public name for what add_subparsers() returns
+Chosen = tuple[tuple[str, str], ...]  # values of a sweep as they were given, by their paths
+BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
 def add(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
@@ -41,6 +47,13 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
     )
+
+
+def add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
+        help="several values of a setting; give it twice for all combinations",
+    )  # fmt: skip
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +129,34 @@ def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
             document = config.override(document, f"seed={options.seed}")
         config.experiment_from(document)
     return document
+
+
+def swept(
+    sweep: Sequence[str], document: dict[str, Any]
+) -> Iterator[tuple[Chosen, dict[str, Any]]]:
+    """A document with each combination of the values that are swept; itself, if none are."""
+    axes = []
+    for assignment in sweep:
+        name, _, values = assignment.partition("=")
+        if not values:
+            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
+        path = config.full_path(document, name.strip())
+        axes.append([(path, value.strip()) for value in re.split(BETWEEN, values)])
+    paths = [axis[0][0] for axis in axes]
+    for one, other in itertools.combinations(paths, 2):
+        nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+        if nested or any({one, other} <= group for group in config.ALTERNATIVES):
+            raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
+    for chosen in itertools.product(*axes):
+        with_all = document
+        for path, value in chosen:
+            with_all = config.override(with_all, f"{path}={value}")
+        yield chosen, with_all
+
+
+def as_sets(chosen: Chosen) -> str:
+    """kappa=0.1, beta=0.9: as --set would have it, in full."""
+    return ", ".join(f"{path}={value}" for path, value in chosen)
 
 
 def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:

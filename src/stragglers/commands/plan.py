@@ -1,8 +1,6 @@
 """stragglers plan: a schedule's consequences, without data and without training."""
 
 import argparse
-import itertools
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,6 @@ from stragglers.errors import BadInput, about
 from stragglers.files import checked_path
 
 DEFAULT_PRESET = "fleet"
-BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
 def add(commands: base.Commands) -> None:
@@ -27,10 +24,7 @@ def add(commands: base.Commands) -> None:
         default=DEFAULT_PRESET,
         help=f"a preset (see `stragglers list`) or a .toml file; default {DEFAULT_PRESET}",
     )
-    parser.add_argument(
-        "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
-        help="a table over several values of a setting; give it twice for all combinations",
-    )  # fmt: skip
+    base.add_sweep(parser)
     parser.add_argument("--figure", metavar="FILE", help="draws it: .png, .pdf or .svg")
     base.add_settings(parser)
     parser.set_defaults(run=plan, path=None)
@@ -75,25 +69,9 @@ def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
 
 def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any]]:
     """A plan's numbers for each combination of the values that are swept."""
-    axes = []
-    for assignment in sweep:
-        name, _, values = assignment.partition("=")
-        if not values:
-            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
-        path = config.full_path(document, name.strip())
-        axes.append([(path, value.strip()) for value in re.split(BETWEEN, values)])
-    paths = [axis[0][0] for axis in axes]
-    for one, other in itertools.combinations(paths, 2):
-        nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-        if nested or any({one, other} <= group for group in config.ALTERNATIVES):
-            raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
     rows = []
-    for chosen in itertools.product(*axes):
-        sets = [f"{path}={value}" for path, value in chosen]
-        swept = document
-        for assignment in sets:
-            swept = config.override(swept, assignment)
-        with about(", ".join(sets)):
+    for chosen, swept in base.swept(sweep, document):
+        with about(base.as_sets(chosen)):
             found = summarised(swept)[0]
         rows.append({"set": {path: config.value_of(value) for path, value in chosen}, **found})
     return rows

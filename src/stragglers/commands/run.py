@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def add(commands: base.Commands) -> None:
         "presets", nargs="*", metavar="PRESET",
         help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
     )  # fmt: skip
+    base.add_sweep(parser)
     base.add_training(parser)
     base.add_settings(parser)
     parser.set_defaults(run=run)
@@ -33,7 +35,13 @@ def run(options: argparse.Namespace) -> None:
     from stragglers import records, trials  # a mistake does not wait for these
     from stragglers.report import figures, page, tables
 
-    jobs = trials.jobs_of(experiments, count, folder)
+    every = [
+        job._replace(label=", ".join(filter(None, [job.label, base.as_sets(chosen)])))
+        for name, chosen, document in experiments
+        for job in trials.jobs_of({name: document}, count, folder)
+    ]
+    # Values of a sweep that are equal, such as 1 and 1.0, are one experiment.
+    jobs = list({job.folder: job for job in reversed(every)}.values())[::-1]
     there = len(jobs) - len(trials.missing(jobs))
     if there:
         print(
@@ -69,18 +77,22 @@ def _all_in(folder: Path, found: list[Any]) -> list[Any]:
         return found
 
 
-def _experiments(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The documents to train on, by name; mistakes are found before any training."""
+def _experiments(options: argparse.Namespace) -> list[tuple[str, base.Chosen, dict[str, Any]]]:
+    """Names, what a sweep has chosen, and documents; mistakes are found before any training."""
     from stragglers import build
 
     demo = [f"glyphs/per-domain/{row}" for row in DEMO]
     sources, twice = config.expand(options.presets or demo)
     for name in twice:
         print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
-    documents = {name: base.document(source, options) for name, source in sources.items()}
-    for name, document in documents.items():
-        with about(sources[name]):
-            experiment = config.experiment_from(document)
-            build.check_trainable(experiment)
-            build.prepare_data(experiment.task)
-    return documents
+    found = []
+    for name, source in sources.items():
+        document = base.document(source, options)
+        with about(source):
+            for chosen, swept in base.swept(options.sweep, document):
+                with about(base.as_sets(chosen)) if chosen else nullcontext():
+                    experiment = config.experiment_from(swept)
+                    build.check_trainable(experiment)
+                    build.prepare_data(experiment.task)
+                found.append((name, chosen, swept))
+    return found

@@ -32,7 +32,7 @@ CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 
 ALGORITHMS = ["test_witnesses", "test_limits", "test_invariants", "test_bad_reports"]
 SCHEDULES = ["test_rounds", "test_buffer", "test_faults"]
-KEPT = ["test_checkpoint", "test_recording", "test_records"]
+KEPT = ["test_checkpoint", "test_shared_checkpoints", "test_recording", "test_records"]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
     "schedule.py": ["test_schedule", *SCHEDULES],
     "rounds.py": ["test_rounds", "test_faults"],
@@ -55,7 +55,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "together.py": ["test_together"],
     "metrics.py": ["test_metrics", "test_simulate"],
     "simulate.py": ["test_simulate", "test_together", *KEPT],
-    "settings.py": ["test_trials"],
+    "settings.py": ["test_sharing"],
     "checkpoint.py": KEPT,
     "recording.py": ["test_recording", *KEPT],
     "records.py": ["test_records", "test_recording", "test_checkpoint"],

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reproduction import costs
 from reproduction.claims import EQUAL, claims
 from reproduction.rows import (
     FIFTHS,
@@ -27,7 +28,6 @@ from reproduction.rows import points as open_points
 from reproduction.rows import published as published_rows
 from stragglers import build, config
 from stragglers.commands.plan import summarised
-from stragglers.records import Record
 from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import TASKS
 from stragglers.report.statistics import Summary
@@ -60,8 +60,8 @@ def document() -> str:
         claims=claims(numbers),
         points=[_point(point, numbers) for point in open_points() if _done(point, numbers) > 1],
         waiting=[point for point in open_points() if _done(point, numbers) < 2],
-        costs=_costs(there),
-        ran=_ran(there),
+        costs=Table("", *costs.costs(there), []),
+        ran=costs.ran(there),
         at=lambda preset, *sets: numbers(Variant(preset, sets)),
         apart=lambda preset, other: _apart(there, preset, other),
         share=lambda preset, *sets: _straggler_share(there, Variant(preset, sets)),
@@ -253,68 +253,7 @@ def _done(point: Point, numbers: Any) -> int:
     return sum(numbers(variant) is not None for variant in point.variants)
 
 
-# What was run, and what it took.
-
-
-def _ran(there: Found) -> dict[str, Any]:
-    trials = [trial for some in there.values() for trial in some]
-    rows = [variant for variant in published_rows() if variant.key in there]
-
-    def every(*path: str) -> str:
-        return " and ".join(sorted({trial.run[path[0]][path[1]] for trial in trials}))
-
-    return {
-        "trials": len(trials),
-        "rows": len(rows),
-        "of": len(published_rows()),
-        "single": all(len(some) == 1 for some in there.values()),
-        "device": every("device", "kind"),
-        "jax": every("versions", "jax"),
-        "trainings": round(sum(1 / _models(trial) for trial in trials)),
-        "hours": sum(
-            trial.run["wall_s"] / trial.run["device"]["trials_together"] / _models(trial)
-            for trial in trials
-        )
-        / 3600,
-        "client_updates": sum(trial.run["trained"] / _models(trial) for trial in trials),
-    }
-
-
-def _models(trial: Record) -> int:
-    """Of the training that it comes from."""
-    return trial.run["device"].get("models_together", 1)
-
-
-def _costs(there: Found) -> Table:
-    """Real time of the latest trial of each published row; its share, of several in a program.
-
-    Where there is one whose training has no other model, of these the latest.
-    """
-    rows = []
-    for variant in published_rows():
-        latest = sorted(
-            there.get(variant.key, []),
-            key=lambda trial: (-_models(trial), trial.run["finished"]),
-        )
-        for trial in latest[-1:]:
-            together = trial.run["device"]["trials_together"]
-            training = float(trial.curve["wall_s"][-1]) / together
-            rows.append([
-                variant.preset,
-                f"{training:.0f}",
-                f"{trial.run['trained'] / training:,.0f}",
-                f"{trial.curve['examples'][-1] / training:,.0f}",
-                f"{trial.run['wall_s'] / together - training:.0f}",
-                f"{_training(trial.run['memory']) / 2**30:.2f}",
-                str(together),
-            ])  # fmt: skip
-    names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]",
-             "in one program"]  # fmt: skip
-    return Table("", names, rows, [])
-
-
-def _training(memory: dict[str, int]) -> int:
-    return sum(size for part, size in memory.items() if part != "preparing")
+# Trials side by side.
 
 
 def _straggler_share(there: Found, variant: Variant) -> float:

@@ -17,7 +17,8 @@ ORDER = [
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
     "interpret", "checkpoint", "records", "plan", "report", "settings", "schema", "config",
-    "build", "words", "run", "recording", "progress", "stopping", "turns", "workers", "trials",
+    "build", "words", "run", "recording", "progress", "stopping", "turns", "workers", "sharing",
+    "trials",
     "tune", "samples", "describe", "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {

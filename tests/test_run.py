@@ -64,9 +64,8 @@ def test_what_is_there_is_not_trained_again(capsys, tmp_path, monkeypatch):
 
 def test_a_sweep_trains_all_values_and_each_once(capsys, tmp_path):
     name = "glyphs/per-domain/feast"
-    sweep = "--sweep kappa=0,0.5,0.50 --sweep learning_rate=0.05,0.1 --json --processes 1"
-    swept = sweep.replace("learning_rate", "client.learning_rate").split()
-    code, out, err = train(capsys, tmp_path, name, *swept)
+    sweep = "--sweep kappa=0,0.5,0.50 --sweep client.learning_rate=0.05,0.1"
+    code, out, err = train(capsys, tmp_path, name, *sweep.split(), "--json", "--processes", "1")
     assert code == 0, err
     runs = json.loads(out)["runs"]
     found = [(run["settings"]["algorithm"]["kappa"], run["settings"]["client"]["learning_rate"],

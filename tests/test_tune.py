@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from stragglers import config, records, trials, tune
+from stragglers import config, records, sharing, trials, tune
 from stragglers.errors import BadInput
 from stragglers.tune import Objective
 from tests.test_cli import refused, run
@@ -128,7 +128,7 @@ def test_candidates_that_differ_aside_of_training_are_trained_once(tmp_path, row
     (search,) = tune.checked_grid(document, tune.read_grid(f"per-domain/{row}"))
     chosen = [tune._with(document, one) for one in tune.combinations(search)]
     jobs = [job for one in chosen for job in trials.jobs_of({row: one}, 1, tmp_path)]
-    bundled = trials.bundles(jobs, together=1)
+    bundled = sharing.bundles(jobs, together=1)
     assert len(bundled) == trained and sum(map(len, bundled)) == len(jobs)
 
 

@@ -2,10 +2,6 @@
 
     jobs_of      every trial that was asked for, and the folder that it belongs into
     run_missing  trains those whose folder does not say that they are over
-    bundles      which of them share a program, and which of these even a training
-
-Experiments that differ in what their algorithm has aside of training, such as FeAST's kappa or the
-decay of an average, are trained once, and each has its own model of it.
 
 With a deadline, trials that end in time, as far as others like them tell, come first. What is under
 way when it comes makes a checkpoint, as at a signal; the next run goes on from there.
@@ -13,19 +9,16 @@ way when it comes makes a checkpoint, as at a signal; the next run goes on from 
 
 import os
 import time
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from stragglers import build, checkpoint, config, device, records, turns
 from stragglers.errors import BadInput
 from stragglers.progress import Shown
-from stragglers.settings import Buffered
+from stragglers.sharing import bundles
 from stragglers.stopping import Interrupted, Wish, heeded
 from stragglers.workers import (
     USUAL,
@@ -41,8 +34,6 @@ from stragglers.workers import (
 )
 
 CAUTION = 1.2  # what is expected to take a second may take so many
-FULL = 512  # clients at once that an accelerator is filled with
-MODELS = 32  # of one training at most: each takes the room of two on the device
 
 
 class Took(NamedTuple):
@@ -111,72 +102,6 @@ def run_missing(
     return [job for job in wanted if not records.is_over(job.folder)]
 
 
-def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
-    """What shares a program: the models of a training, and on an accelerator as many seeds of it
-    as fill it. What shares a checkpoint comes first."""
-    found = _shared(jobs)
-    there = {job.folder for bundle in found for job in bundle}
-    rest = [job for job in jobs if job.folder not in there]
-    for same in _grouped(rest, lambda job: job.training):
-        most = together or (_width(same[0]) if device.on_accelerator() else 1)
-        by_seed = [
-            models
-            for every in _grouped(same, lambda job: job.experiment.seed)
-            for models in _parts(every, MODELS)
-        ]
-        for seeds in _grouped(by_seed, lambda models: [*map(_experiment, models)]):
-            found += [list(chain(*part)) for part in _parts(seeds, most)]
-    return found
-
-
-def _parts(items: list[Any], most: int) -> list[list[Any]]:
-    """At most so many in each, and about as many: of ten not 8 and 2, but 5 and 5."""
-    size = -(-len(items) // -(-len(items) // most))
-    return [items[first : first + size] for first in range(0, len(items), size)]
-
-
-def _grouped(items: list[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
-    """Items of equal keys, in the order in which they come first."""
-    groups: dict[str, list[Any]] = {}
-    for item in items:
-        groups.setdefault(str(key(item)), []).append(item)
-    return list(groups.values())
-
-
-def _shared(jobs: list[Job]) -> list[Bundle]:
-    """Trials that have checkpoints in common, which are of use to them together alone.
-
-    Those that nobody asks for go on with the others, and lose nothing.
-    """
-    by_folder, found = {job.folder: job for job in jobs}, []
-    for folders in dict.fromkeys(tuple(checkpoint.bound(job.folder)) for job in jobs):
-        asked = [by_folder[folder] for folder in folders if folder in by_folder]
-        if len({job.training for job in asked}) == 1:  # and not on other data since
-            found.append([by_folder.get(f) or _beside(f, asked[0]) for f in folders])
-    return found
-
-
-def _beside(folder: Path, job: Job) -> Job:
-    """A trial that shares a checkpoint with one that was asked for, on the same data."""
-    try:
-        name, settings = records.origin(folder)
-        there = config.experiment_from(settings)
-    except BadInput as error:
-        raise BadInput(
-            f"{error}; {job.label} shares a checkpoint with it, delete {folder} to start anew"
-        ) from None
-    own = msgspec.structs.replace(there, task=job.experiment.task)
-    label = f"{name}, seed {own.seed}, in one program with {job.label}"
-    return Job(name, label, folder, own, job.training)
-
-
-def _width(job: Job) -> int:
-    """How many trials have enough clients at once for an accelerator."""
-    given = job.experiment.schedule
-    at_once = given.buffer if isinstance(given, Buffered) else build.cohort(given)
-    return max(1, FULL // at_once)
-
-
 def processes_for(jobs: int, threads: int) -> int:
     """As many as the cores hold; one on an accelerator, which it has to itself."""
     if device.on_accelerator():
@@ -236,7 +161,3 @@ def expected_s(job: Job, took: list[Took]) -> float:
         if other.experiment.task == job.experiment.task
     ]
     return CAUTION * max(same or alike or [0.0])  # of the first, nothing is known: it is tried
-
-
-def _experiment(job: Job) -> str:
-    return str(job.folder).rsplit("-", 1)[0]  # without the seed

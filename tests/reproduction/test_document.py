@@ -102,31 +102,6 @@ def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
     assert "run stackoverflow --path" not in page and "nothing yet" not in page
 
 
-def test_trials_of_one_program_share_its_time(there):
-    key = rows.Variant("emnist/per-example/feast").key
-    (trial,) = (trial for trial in there[key] if trial.run["device"]["trials_together"] == 1)
-    shared = trial._replace(
-        run={**trial.run, "device": {**trial.run["device"], "trials_together": 3}}
-    )
-    alone, of_three = (document._costs({key: [one]}).rows[0] for one in (trial, shared))
-    assert alone[1] == "24" and of_three[1] == "8"
-    assert [one[-1] for one in (alone, of_three)] == ["1", "3"]
-    hours = [document._ran({key: [one]})["hours"] for one in (trial, shared)]
-    assert hours[0] == pytest.approx(3 * hours[1])
-
-
-def test_models_of_one_training_are_counted_once(there):
-    """And a row's cost is that of a trial without others, where there is one."""
-    key = rows.Variant("cifar100/per-domain/feast").key
-    first, second = sorted(there[key], key=lambda trial: trial.seed)
-    assert [document._models(trial) for trial in (first, second)] == [1, 11]
-    assert document._costs({key: [first, second]}) == document._costs({key: [first]})
-    alone, shared = (document._ran({key: [trial] * 11}) for trial in (first, second))
-    assert (alone["trainings"], shared["trainings"]) == (11, 1)
-    assert shared["client_updates"] == pytest.approx(second.run["trained"])
-    assert shared["hours"] == pytest.approx(second.run["wall_s"] / 3600)
-
-
 def test_the_command_writes_both(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "DOCS", tmp_path)
     assert command.main([]) == 0

@@ -1,0 +1,67 @@
+"""What was run, and what it took: trials, trainings, hours; seconds and memory of each row."""
+
+from typing import Any
+
+from reproduction.rows import Found, published
+from stragglers.records import Record
+
+
+def ran(there: Found) -> dict[str, Any]:
+    trials = [trial for some in there.values() for trial in some]
+    rows = [variant for variant in published() if variant.key in there]
+
+    def every(*path: str) -> str:
+        return " and ".join(sorted({trial.run[path[0]][path[1]] for trial in trials}))
+
+    return {
+        "trials": len(trials),
+        "rows": len(rows),
+        "of": len(published()),
+        "single": all(len(some) == 1 for some in there.values()),
+        "device": every("device", "kind"),
+        "jax": every("versions", "jax"),
+        "trainings": round(sum(1 / models(trial) for trial in trials)),
+        "hours": sum(
+            trial.run["wall_s"] / trial.run["device"]["trials_together"] / models(trial)
+            for trial in trials
+        )
+        / 3600,
+        "client_updates": sum(trial.run["trained"] / models(trial) for trial in trials),
+    }
+
+
+def models(trial: Record) -> int:
+    """Of the training that it comes from."""
+    return trial.run["device"].get("models_together", 1)
+
+
+def costs(there: Found) -> tuple[list[str], list[list[str]]]:
+    """Columns, and the real time of the latest trial of each published row.
+
+    Of several in a program it is a share. Trials whose training has no other model come first.
+    """
+    rows = []
+    for variant in published():
+        latest = sorted(
+            there.get(variant.key, []),
+            key=lambda trial: (-models(trial), trial.run["finished"]),
+        )
+        for trial in latest[-1:]:
+            together = trial.run["device"]["trials_together"]
+            training = float(trial.curve["wall_s"][-1]) / together
+            rows.append([
+                variant.preset,
+                f"{training:.0f}",
+                f"{trial.run['trained'] / training:,.0f}",
+                f"{trial.curve['examples'][-1] / training:,.0f}",
+                f"{trial.run['wall_s'] / together - training:.0f}",
+                f"{_training(trial.run['memory']) / 2**30:.2f}",
+                str(together),
+            ])  # fmt: skip
+    names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]",
+             "in one program"]  # fmt: skip
+    return names, rows
+
+
+def _training(memory: dict[str, int]) -> int:
+    return sum(size for part, size in memory.items() if part != "preparing")

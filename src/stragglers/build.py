@@ -7,17 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import (
-    buffer,
-    config,
-    faults,
-    latency,
-    population,
-    records,
-    rounds,
-    settings,
-    subset,
-)
+from stragglers import buffer, faults, latency, population, rounds, settings, subset
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
@@ -237,14 +227,6 @@ def beyond(given: settings.Latency) -> dict[str, Any]:
         "persistence": given.persistence, "correlation": given.correlation, "traffic": traffic,
         "by_tokens": given.cost == "tokens",
     }  # fmt: skip
-
-
-def training(experiment: settings.Experiment) -> str:
-    """Names what is trained on which data, but for the seed: equal for models of one training."""
-    given = config.resolved(experiment)
-    core = {k: v for k, v in given.get("algorithm", {}).items() if k not in settings.ASIDE}
-    name = records.settings_hash({**given, "algorithm": core})
-    return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
 
 
 def check_trainable(experiment: settings.Experiment) -> None:

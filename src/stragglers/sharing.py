@@ -17,11 +17,19 @@ import msgspec
 
 from stragglers import build, checkpoint, config, device, records
 from stragglers.errors import BadInput
-from stragglers.settings import Buffered
+from stragglers.settings import ASIDE, Buffered, Experiment
 from stragglers.workers import Bundle, Job
 
 FULL = 512  # clients at once that an accelerator is filled with
 MODELS = 32  # of one training at most: each takes about the room of two on the device
+
+
+def training(experiment: Experiment) -> str:
+    """Names what is trained on which data, but for the seed: equal for models of one training."""
+    given = config.resolved(experiment)
+    core = {k: v for k, v in given.get("algorithm", {}).items() if k not in ASIDE}
+    name = records.settings_hash({**given, "algorithm": core})
+    return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
 
 
 def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:

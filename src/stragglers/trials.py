@@ -15,10 +15,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stragglers import build, checkpoint, config, device, records, turns
+from stragglers import checkpoint, config, device, records, turns
 from stragglers.errors import BadInput
 from stragglers.progress import Shown
-from stragglers.sharing import bundles
+from stragglers.sharing import bundles, training
 from stragglers.stopping import Interrupted, Wish, heeded
 from stragglers.workers import (
     USUAL,
@@ -51,8 +51,8 @@ def jobs_of(documents: dict[str, dict[str, Any]], trials: int, out: Path) -> lis
         for trial in range(trials):
             experiment = config.experiment_from({**document, "seed": first + trial})
             folder = records.folder_of(out, name, config.resolved(experiment))
-            label, training = f"{name} {trial + 1}/{trials}", build.training(experiment)
-            jobs.append(Job(name, label, folder, experiment, training))
+            label = f"{name} {trial + 1}/{trials}"
+            jobs.append(Job(name, label, folder, experiment, training(experiment)))
     return jobs
 
 

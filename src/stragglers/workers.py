@@ -38,7 +38,7 @@ class Job(NamedTuple):
     label: str
     folder: Path  # where its run belongs
     experiment: Experiment
-    training: str  # names what is trained, but for the seed; see build.training
+    training: str  # names what is trained, but for the seed; see sharing.training
 
 
 class Outcome(NamedTuple):

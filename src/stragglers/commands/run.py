@@ -85,7 +85,7 @@ def _experiments(options: argparse.Namespace) -> list[tuple[str, base.Chosen, di
     sources, twice = config.expand(options.presets or demo)
     for name in twice:
         print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
-    found = []
+    found, read = [], set()
     for name, source in sources.items():
         document = base.document(source, options)
         with about(source):
@@ -93,6 +93,8 @@ def _experiments(options: argparse.Namespace) -> list[tuple[str, base.Chosen, di
                 with about(base.as_sets(chosen)) if chosen else nullcontext():
                     experiment = config.experiment_from(swept)
                     build.check_trainable(experiment)
-                    build.prepare_data(experiment.task)
+                    if experiment.task not in read:
+                        build.prepare_data(experiment.task)
+                read.add(experiment.task)
                 found.append((name, chosen, swept))
     return found

@@ -58,8 +58,8 @@ def document() -> str:
     return environment.get_template("template.md").render(
         tables=[table for name in TABLES if (table := _table(name, numbers)).rows],
         claims=claims(numbers),
-        points=[_point(point, numbers) for point in open_points() if _done(point, numbers) > 1],
-        waiting=[point for point in open_points() if _done(point, numbers) < 2],
+        points=[_point(point, numbers) for point in open_points() if _shown(point, numbers)],
+        waiting=[point for point in open_points() if not _shown(point, numbers)],
         costs=Table("", *costs.costs(there), []),
         ran=costs.ran(there),
         at=lambda preset, *sets: numbers(Variant(preset, sets)),
@@ -249,8 +249,10 @@ def _exchange(numbers: Any, there: Found) -> Exchange | None:
     )
 
 
-def _done(point: Point, numbers: Any) -> int:
-    return sum(numbers(variant) is not None for variant in point.variants)
+def _shown(point: Point, numbers: Any) -> bool:
+    """Once there are two to compare, or the only one."""
+    done = sum(numbers(variant) is not None for variant in point.variants)
+    return done >= min(2, len(point.variants))
 
 
 # Trials side by side.

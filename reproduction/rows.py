@@ -72,7 +72,7 @@ class Point(NamedTuple):
             return ", ".join(own)
         changes = {given for other in self.variants for given in other.sets} - {*self.common}
         names = {given.partition("=")[0] for given in changes}
-        if len(names) > 1:
+        if len(names) != 1:
             return "preset"
         document = config.resolved(config.experiment_from(variant.document))
         value: Any = document

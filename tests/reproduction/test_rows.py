@@ -16,7 +16,8 @@ def test_every_published_row_of_images_is_there_once():
 def test_every_open_point_can_be_trained():
     for point in rows.points():
         keys = {variant.key for variant in point.variants}
-        assert len(keys) == len(point.variants) > 1
+        assert len(keys) == len(point.variants)
+        assert len(keys) > 1 or point.common  # a row under other conditions is one, too
         assert point.beside.preset in config.presets()
         kappa = {"beta", "beta-cifar100", "persistence-feast", "tau-small-kappa"}  # of their own
         assert (rows.Variant(point.preset, point.common).key in keys) != (point.name in kappa)

@@ -68,11 +68,13 @@ def document() -> str:
         scatter=lambda preset, *sets: _scatter(Variant(preset, sets)),
         expected=lambda preset: _expected_share(Variant(preset)),
         off=lambda preset, *sets: _off(Variant(preset, sets)),
-        longer=lambda preset, *sets: _longer(Variant(preset), Variant(preset, sets)),
+        longer=lambda preset, other, *sets: _longer(Variant(preset), Variant(other, sets)),
         both=lambda ours: f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}",
         exchange=_exchange(numbers, there),
         on_the_way=_on_the_way(there),
-        lead=lambda preset, other, metric: _lead(there, preset, other, metric),
+        most_off=lambda task: max(map(abs, _times_off(task, numbers))),
+        paper_apart=_paper_apart,
+        lead=lambda *what: _lead(there, *what),
         ends=lambda ours: f"{_percent(ours.late_straggler)} / {_percent(ours.late_total)}",
     )
 
@@ -168,7 +170,8 @@ def _point(point: Point, numbers: Any) -> tuple[Point, Table, str]:
     against = f"vs {row.row}: " if row else ""
     names = ["", "straggler", "end", "total", "end", f"{against}straggler", "total",
              "time [s]", "trials"]  # fmt: skip
-    return point, Table(point.question, names, rows, left), _sentence(there, beside, row)
+    said = _sentence(there, beside, row) if len(point.variants) > 1 else ""
+    return point, Table(point.question, names, rows, left), said
 
 
 def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> str:
@@ -188,29 +191,52 @@ def _sentence(there: dict[str, Measured], beside: Measured | None, row: Any) -> 
     return f"{said} Above {row.row} in both by more than a point: {'; '.join(above) or 'none'}."
 
 
-ON_THE_WAY = ("fedadam", "fedadam-over-selection", "fare-dust", "fedavg", "fedavg-over-selection")
+SLOWER = "server.learning_rate=0.2"
+ON_THE_WAY = (
+    *(Variant(f"cifar100/per-domain/{row}") for row in
+      ("fedadam", "fedadam-over-selection", "fare-dust", "fedavg", "fedavg-over-selection")),
+    *(Variant(f"cifar100/per-domain/{row}", (SLOWER,)) for row in
+      ("fedadam", "fedadam-over-selection", "fare-dust")),
+)  # fmt: skip
 
 
 def _on_the_way(there: Found) -> Table:
     """CIFAR-100 by fifths of the budget: straggler and total accuracy."""
     rows = []
-    for row in ON_THE_WAY:
-        variant = Variant(f"cifar100/per-domain/{row}")
+    for variant in ON_THE_WAY:
         straggler, total = (by_fifths(variant, there, one) for one in ("straggler", "total"))
-        paper = variant.paper
+        paper = Variant(variant.preset).paper
         if straggler and total and paper:
+            label = ", ".join([paper.row, *variant.sets])
             cells = [f"{a:.1f} / {b:.1f}" for a, b in zip(straggler, total, strict=True)]
             published = f"{paper.straggler:.1f} / {paper.total:.1f}"
-            rows.append([paper.row, *cells, published, str(len(there[variant.key]))])
+            rows.append([label, *cells, published, str(len(there[variant.key]))])
     names = ["", "first fifth", "second", "third", "fourth", "last", "paper, end", "trials"]
     return Table("", names, rows, [])
 
 
-def _lead(there: Found, preset: str, other: str, metric: str) -> list[str]:
+def _lead(there: Found, preset: str, other: str, metric: str, *sets: str) -> list[str]:
     """How far a row is above another in each fifth of the budget, in points."""
-    curves = (by_fifths(Variant(name), there, metric) for name in (preset, other))
+    curves = (by_fifths(Variant(name, sets), there, metric) for name in (preset, other))
     ours, theirs = (curve or [math.nan] * FIFTHS for curve in curves)
     return [_percent(a - b) for a, b in zip(ours, theirs, strict=True)]
+
+
+def _paper_apart(preset: str, other: str) -> str:
+    """How far a row is above another in the paper, in points."""
+    ours, theirs = Variant(preset).paper, Variant(other).paper
+    assert ours and theirs
+    return f"{ours.straggler - theirs.straggler:+.1f} / {ours.total - theirs.total:+.1f}"
+
+
+def _times_off(task: str, numbers: Any) -> list[float]:
+    """Of every row of a task whose published time is no anomaly, in percent of that."""
+    return [
+        100 * (ours.time_s.median / variant.paper.time_s - 1)
+        for variant in published_rows()
+        if variant.preset.startswith(f"{task}/") and variant.paper and not variant.paper.anomaly
+        and (ours := numbers(variant))
+    ]  # fmt: skip
 
 
 class Exchange(NamedTuple):

@@ -1,4 +1,4 @@
-"""python -m reproduction: docs/reproduction.md and its picture, from results/ alone.
+"""python -m reproduction: docs/reproduction.md, its picture and docs/open-points.md, of results/.
 
 python -m reproduction run [NAME ...]: trains what is missing of rows and open points, and keeps it.
 
@@ -45,8 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(options: argparse.Namespace) -> None:
-    text = document.document()
-    files.write(DOCS / "reproduction.md", lambda temporary: Path(temporary).write_text(text))
+    pages = document.pages()
+    for name, text in pages.text.items():
+        files.write(DOCS / name, lambda temporary, text=text: Path(temporary).write_text(text))
+    for sentence in pages.wrong:
+        print(f"reproduction: no longer true, change it: {sentence}", file=sys.stderr)
     picture.save(rows.found(), DOCS / "reproduction.svg")
 
 

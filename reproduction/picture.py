@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduction.claims import NAMES
+from reproduction.comparisons import NAMES
 from reproduction.rows import FIRST, Found, Variant
 from stragglers import files
 from stragglers.report import curves

@@ -1,128 +1,53 @@
-from reproduction.claims import NAMES, Check, Claim, Compared, claims
-from reproduction.rows import Measured, Variant, published
-from stragglers.report.statistics import Summary
+import pytest
 
-
-def value(number):
-    return Summary((number,), number, number, number, 0)
-
-
-def measured(straggler, total, time_s=1.0, swing=1.0):
-    return Measured(1, value(straggler), value(total), value(time_s), straggler, total, swing)
-
-
-def numbers(table, **rows):
-    there = {f"{table}/{row.replace('_', '-')}": found for row, found in rows.items()}
-    return lambda variant: there.get(variant.preset) if not variant.sets else None
-
-
-def held(checks):
-    return [check.held for check in checks]
+from reproduction.claims import Claim, claims, judged
+from reproduction.comparisons import Check
+from reproduction.rows import Variant, found
+from tests.reproduction.test_comparisons import measured
 
 
 def test_verdicts():
-    yes, no, blind = Check("", True), Check("", False), Check("", None)
+    yes, no, blind = (Check("", "", held) for held in (True, False, None))
     cases = ([], [yes, yes], [yes, no], [no], [blind], [yes, blind], [no, blind])
     verdicts = [Claim("", some).verdict for some in cases]
-    assert verdicts == ["not yet tested", "held", "partly held", "not held", "not to be seen here",
+    assert verdicts == ["not yet tested", "held", "partly held", "not held", "not to be seen",
                         "partly held", "not held"]  # fmt: skip
 
 
 def test_without_results_nothing_is_tested():
     assert {claim.verdict for claim in claims(lambda variant: None)} == {"not yet tested"}
+    assert {claim.verdicts[:2] for claim in judged(lambda v: None)} == {("not yet tested",) * 2}
 
 
-def test_accuracies_within_a_point_are_equal():
-    table = "cifar100/per-domain"
-    at = Compared(numbers(table, fedadam=measured(50, 40), fare_dust=measured(50.9, 41.1)))
-    assert held(at.accuracy([table], "fare-dust", "fedadam", above=True)) == [False, True]
-    assert held(at.accuracy([table], "fare-dust", "fedadam", above=False)) == [False, False]
-    assert held(at.accuracy([table], "fedadam", "fare-dust")) == [True, False]
-    assert held(at.accuracy([table], "fedadam", "fare-dust", above=False)) == [False, True]
-    assert at.accuracy(["emnist/per-domain"], "fare-dust", "fedadam") == []
+def test_every_comparison_is_named_once():
+    """Or the paper's would be taken for another."""
+    from reproduction.rows import measured as of
+
+    there = found()
+    for claim in claims(lambda variant: of(variant, there)):
+        names = [check.what for check in claim.checks]
+        assert len({*names}) == len(names) > 0
 
 
-def test_the_highest_the_lowest_and_places():
+@pytest.mark.parametrize("ends, last, verdicts, agreeing", [
+    (80, 95, ("not held", "held"), 0),
+    (95, 80, ("held", "not held"), 2),
+])  # fmt: skip
+def test_a_claim_is_judged_three_times(ends, last, verdicts, agreeing):
+    """By ends of curves, by last evaluations, and by published tables."""
     table = "emnist/per-domain"
-    at = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
-                          fedavg=measured(70, 83), fare_dust=measured(60, 80)))  # fmt: skip
-    assert held(at.extreme([table], "feast", "straggler", highest=True)) == [True]
-    assert held(at.extreme([table], "feast", "total", highest=False)) == [True]
-    assert held(at.extreme([table], "fedadam", "straggler", highest=True)) == [False]
-    assert held(at.rank([table], "fedavg", 3)) == [True]
-    assert held(at.rank([table], "fare-dust", 3)) == [False]
-    assert "FARe-DUST is 4 of 4" in at.rank([table], "fare-dust", 3)[0].text
-    near = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
-                            fedavg=measured(79.9, 83), fare_dust=measured(79.1, 80)))  # fmt: skip
-    assert "FARe-DUST is 2 of 4" in near.rank([table], "fare-dust", 3)[0].text  # three are equal
+    rows = {f"{table}/fedadam": measured(90, 90), f"{table}/fare-dust": measured(ends, ends)}
+    row = rows[f"{table}/fare-dust"]
+    rows[f"{table}/fare-dust"] = row._replace(
+        straggler=row.straggler._replace(median=last), total=row.total._replace(median=last)
+    )
 
+    def numbers(variant: Variant):
+        return None if variant.sets else rows.get(variant.preset)
 
-def test_every_row_has_a_name():
-    assert {variant.preset.rsplit("/", 1)[1] for variant in published()} == set(NAMES)
-
-
-def test_times():
-    table = "emnist/per-domain"
-    at = Compared(numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390)))
-    assert held(at.times([table], "fedbuff-ema", "fedadam", 0.4)) == [True]
-    assert held(at.times([table], "fedbuff-ema", "fedadam", 0.3)) == [False]
-    assert held(at.fastest("fedbuff-ema")) == [True] and held(at.fastest("fedadam")) == [False]
-    alike = numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390),
-                    fedbuff=measured(1, 1, 380))  # fmt: skip
-    assert held(Compared(alike).fastest("fedbuff-ema")) == [True]  # FedBuff itself is no rival
-
-
-def test_orders_along_an_open_point():
-    times = {
-        ("concurrency=50",): (300.0, 1.0),
-        (): (200.0, 3.0),
-        ("concurrency=200",): (100.0, 2.0),
-    }
-
-    def found(variant: Variant):
-        there = times.get(variant.sets)
-        return there and measured(50, 50, *there)
-
-    at = Compared(found)
-    (check,) = at.order("chi", "time_s", "{:.0f} s", rising=False)
-    assert check == (
-        "concurrency=50: 300 s; preset (100): 200 s; concurrency=200: 100 s", True
-    )  # fmt: skip
-    assert held(at.order("chi", "swing", "{:g}", rising=True)) == [False]
-    assert held(at.order("chi", "late_straggler", "{:g} %", rising=True)) == [None]  # all alike
-    times[("concurrency=200",)] = (100.0, 2.5)  # back by less than counts
-    assert held(at.order("chi", "swing", "{:g}", rising=True)) == [True]
-    assert held(at.order("chi", "swing", "{:g}", rising=False)) == [False]
-    times.pop(())
-    assert at.order("chi", "time_s", "{:g}", rising=False) == []  # two are no order
-
-
-def test_the_best_over_selection():
-    curve = {(): (80, 300), ("over_selection=1.1",): (85, 350), ("over_selection=1.3",): (60, 250),
-             ("over_selection=1.5",): (30, 180), "fedadam": (86, 800)}  # fmt: skip
-
-    def found(variant: Variant):
-        name = "fedadam" if variant.preset.endswith("fedadam") else variant.sets
-        there = curve.get(name)
-        return there and measured(there[0], 50, there[1])
-
-    (check,) = Compared(found).trade_off()
-    assert check.held and "1.2 is the best of 1, 1.1, 1.2, 1.3, 1.5; stragglers" in check.text
-    curve["over_selection=1.5",] = (79, 180)  # as good, and faster
-    (check,) = Compared(found).trade_off()
-    assert not check.held and "1.5 is the best" in check.text
-    curve.pop("fedadam")
-    assert Compared(found).trade_off() == []
-
-
-def test_a_smaller_kappa():
-    sweep = {
-        (): measured(99, 60),
-        ("kappa=0.2",): measured(96, 89),
-        ("kappa=0.1",): measured(90, 87),
-        ("kappa=0.9",): measured(99, 99),  # which is none on CIFAR-100, and EMNIST's own
-    }
-    checks = Compared(lambda variant: sweep.get(variant.sets)).smaller_kappa()
-    assert len(checks) == 2
-    for check in checks:
-        assert check.held and "kappa=0.2 89.0" in check.text
+    (claim,) = (one for one in judged(numbers) if "even above FedAdam" in one.text)
+    assert claim.verdicts == (*verdicts, "held")  # 91.7 / 87.0 against 79.8 / 85.4
+    assert claim.agreeing == agreeing and claim.shared == 2
+    what, *cells = claim.rows[0]
+    assert what == "EMNIST, per-domain, straggler: FARe-DUST, FedAdam"
+    assert [cell[2:] for cell in cells] == [f"{ends}.0, 90.0", f"{last}.0, 90.0", "91.7, 79.8"]

@@ -12,7 +12,13 @@ from stragglers import records
 from stragglers.stopping import Interrupted
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "reproduction.md").read_text()
+PAGE, POINTS = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("reproduction", "open-points")
+)
+
+
+def page():
+    return document.pages().text["reproduction.md"]
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +26,22 @@ def there():
     return rows.found()
 
 
-def test_the_page_is_what_the_command_writes():
-    assert document.document() == PAGE, "run `make reproduction`"
+def test_the_pages_are_what_the_command_writes():
+    text, wrong = document.pages()
+    assert text == {"reproduction.md": PAGE, "open-points.md": POINTS}, "run `make reproduction`"
+    assert not wrong, "what the template says is not what the results show"
+
+
+def test_a_sentence_that_is_no_longer_true_is_named(there, monkeypatch, tmp_path, capsys):
+    over, limited = (
+        rows.Variant(f"cifar100/per-domain/{row}").key
+        for row in ("fedadam-over-selection", "fedavg-time-limit")
+    )
+    monkeypatch.setattr(document, "found", lambda: there | {over: there[limited]})
+    monkeypatch.setattr(command, "DOCS", tmp_path)
+    assert command.main([]) == 0
+    said = capsys.readouterr().err
+    assert "no longer true, change it: no straggler accuracy in the end" in said
 
 
 def test_the_picture_is_of_these_results(there):
@@ -60,8 +80,11 @@ def test_results_are_whole_small_and_belong(there):
 
 
 def test_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGE + POINTS):
         assert (ROOT / "docs" / target).exists()
+    titles = re.findall(r"^#+ (.*)$", PAGE, re.M)
+    places = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    assert {*re.findall(r"\]\(#([^)]+)\)", PAGE)} <= places
 
 
 def test_other_results_make_another_page(there, monkeypatch):
@@ -70,9 +93,9 @@ def test_other_results_make_another_page(there, monkeypatch):
     fewer = {key: trials for key, trials in there.items() if key != gone}
     left = sum(map(len, fewer.values()))
     monkeypatch.setattr(document, "found", lambda: fewer)
-    page = document.document()
-    rows_of = {text: re.findall(r"^\| FedBuff \|.*$", text, re.M) for text in (PAGE, page)}
-    assert len(rows_of[page]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials from " in page
+    other = page()
+    rows_of = {text: re.findall(r"^\| FedBuff \|.*$", text, re.M) for text in (PAGE, other)}
+    assert len(rows_of[other]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials from " in other
     assert picture.digest(fewer) == picture.digest(there)  # which has it not
 
 
@@ -80,11 +103,11 @@ def test_what_diverged_is_shown_and_compared_with_nothing(there, monkeypatch):
     key = rows.Variant("cifar100/per-domain/fare-dust").key
     lost = [trial._replace(status="diverged", diverged="so it is") for trial in there[key]]
     monkeypatch.setattr(document, "found", lambda: there | {key: lost})
-    page = document.document()
-    assert "nan" not in page
-    (row,) = re.findall(r"^\| FARe-DUST \| 51\.9.*$", page, re.M)
+    other = page()
+    assert "nan" not in other
+    (row,) = re.findall(r"^\| FARe-DUST \| 51\.9.*$", other, re.M)
     assert row.count("diverged") == 2 and "| – |" in row
-    assert "CIFAR-100, per-domain, straggler: FARe-DUST" not in page
+    assert "CIFAR-100, per-domain, straggler: FARe-DUST" not in other
 
 
 def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
@@ -92,20 +115,21 @@ def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
         rows.exchange())  # fmt: skip
     without = {key: trials for key, trials in there.items() if "stackoverflow" not in key[0]}
     monkeypatch.setattr(document, "found", lambda: without)
-    assert "run stackoverflow --path" in document.document()
+    assert "run stackoverflow --path" in page()
     monkeypatch.setattr(document, "found", lambda: without | {first.key: [trial]})
-    page = document.document()
-    section = page.split("### StackOverflow's shape")[1].split("\n## ")[0]
+    other = page()
+    section = other.split("### StackOverflow's shape")[1].split("\n## ")[0]
     assert "| FedAdam | 81.1 | 78.6 | 84.4 | 83.7 | 726,555 | 1 |" in section
     assert "straggler accuracy: FedAdam 25.6, FARe-DUST 25.1, " in section
     assert f"Not yet run: {', '.join(rows.Variant(v.preset).paper.row for v in others)}." in section
-    assert "run stackoverflow --path" not in page and "nothing yet" not in page
+    assert "run stackoverflow --path" not in other and "nothing yet" not in other
 
 
-def test_the_command_writes_both(tmp_path, monkeypatch):
+def test_the_command_writes_all(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "DOCS", tmp_path)
     assert command.main([]) == 0
     assert (tmp_path / "reproduction.md").read_text() == PAGE
+    assert (tmp_path / "open-points.md").read_text() == POINTS
     assert (tmp_path / "reproduction.svg").read_text().startswith("<?xml")
 
 

@@ -1,0 +1,273 @@
+"""Numbers as cells, and cells as tables.
+
+Percent and points throughout, seconds of simulated time. A number of one trial has no interval.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from reproduction.comparisons import EQUAL, Numbers
+from reproduction.rows import (
+    Found,
+    Measured,
+    Point,
+    Variant,
+    by_fifths,
+    exchange,
+    published,
+)
+from stragglers.report.cells import NOTHING, seconds
+from stragglers.report.experiments import TASKS
+from stragglers.report.statistics import Summary
+from stragglers.settings import Paper
+
+FEWER = "digits=0.511"  # of EMNIST's, as many as published
+SLOWER = "server.learning_rate=0.2"  # on CIFAR-100: a fifth
+
+
+class Table(NamedTuple):
+    names: list[str]
+    rows: list[list[str]]
+    title: str = ""
+    left: tuple[str, ...] = ()  # what it has no row of yet
+
+    def markdown(self) -> str:
+        lines = [self.names, ["---", *["---:"] * (len(self.names) - 1)], *self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# Cells.
+
+
+def both(ours: Measured) -> str:
+    """Straggler and total accuracy at the end of training."""
+    return f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}"
+
+
+def ends(ours: Measured) -> str:
+    """The same as means over the end of the curve."""
+    return f"{percent(ours.late_straggler)} / {percent(ours.late_total)}"
+
+
+def apart(ours: Measured, theirs: Measured) -> str:
+    """How far a row is above another at the end of the curves."""
+    return _pair(ours.late_straggler - theirs.late_straggler, ours.late_total - theirs.late_total)
+
+
+def paper_apart(preset: str, other: str) -> str:
+    """The same in the paper."""
+    ours, theirs = paper_of(preset), paper_of(other)
+    return _pair(ours.straggler - theirs.straggler, ours.total - theirs.total)
+
+
+def paper_of(preset: str) -> Paper:
+    paper = Variant(preset).paper
+    assert paper, preset
+    return paper
+
+
+def percent(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:.1f}"
+
+
+def _pair(straggler: float, total: float) -> str:
+    return f"{_difference(straggler)} / {_difference(total)}"
+
+
+def _difference(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:+.1f}"
+
+
+def _accuracy(summary: Summary) -> str:
+    if math.isnan(summary.median):
+        return "diverged"
+    if len(summary.values) == 1:
+        return f"{summary.median:.1f}"
+    return f"{summary.median:.1f} [{summary.low:.1f}, {summary.high:.1f}]"
+
+
+def _accuracies(ours: Measured) -> list[str]:
+    """Of stragglers and of all, each at the end of training and as a mean over the curve's end."""
+    late = percent(ours.late_straggler), percent(ours.late_total)
+    return [_accuracy(ours.straggler), late[0], _accuracy(ours.total), late[1]]
+
+
+def _published(value: float, interval: tuple[float, float]) -> str:
+    return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
+
+
+# Tables.
+
+
+def table(name: str, numbers: Numbers) -> Table:
+    """A table of the paper beside ours; highest published straggler accuracy first."""
+    variants = [v for v in published() if v.preset.startswith(f"{name}/")]
+    variants.sort(key=lambda v: -paper_of(v.preset).straggler)
+    rows, left = [], []
+    for variant in variants:
+        paper, ours = paper_of(variant.preset), numbers(variant)
+        if ours is None:
+            left.append(paper.row)
+            continue
+        rows.append([
+            paper.row,
+            _published(paper.straggler, paper.straggler_interval),
+            _accuracy(ours.straggler),
+            percent(ours.late_straggler),
+            _difference(ours.straggler.median - paper.straggler),
+            _published(paper.total, paper.total_interval),
+            _accuracy(ours.total),
+            percent(ours.late_total),
+            _difference(ours.total.median - paper.total),
+            f"{paper.time_s:,.0f}{' *' if paper.anomaly else ''}",
+            seconds(ours.time_s.median),
+            f"{_difference(100 * (ours.time_s.median / paper.time_s - 1))} %",
+            str(ours.trials),
+        ])  # fmt: skip
+    names = ["", "straggler: paper", "here", "end", "Δ", "total: paper", "here", "end", "Δ",
+             "time [s]: paper", "here", "Δ", "trials"]  # fmt: skip
+    task, latency = name.split("/")
+    return Table(names, rows, f"{TASKS[task]}, {latency} latency", tuple(left))
+
+
+def point(given: Point, numbers: Numbers) -> tuple[Point, Table, str]:
+    """An open point as a table, and what it says."""
+    beside = numbers(given.beside)
+    rows, left, there = [], [], {}
+    for variant in given.variants:
+        label = given.label(variant)
+        if (ours := numbers(variant)) is None:
+            left.append(label)
+            continue
+        if not math.isnan(ours.swing):
+            there[label] = ours
+        rows.append([
+            label,
+            *_accuracies(ours),
+            _difference(ours.late_straggler - beside.late_straggler) if beside else NOTHING,
+            _difference(ours.late_total - beside.late_total) if beside else NOTHING,
+            seconds(ours.time_s.median), str(ours.trials),
+        ])  # fmt: skip
+    row = Variant(given.beside.preset).paper
+    against = f"vs {row.row}: " if row else ""
+    names = ["", "straggler", "end", "total", "end", f"{against}straggler", "total",
+             "time [s]", "trials"]  # fmt: skip
+    said = _sentence(there, beside, row) if len(given.variants) > 1 else ""
+    return given, Table(names, rows, given.question, tuple(left)), said
+
+
+def _sentence(there: dict[str, Measured], beside: Measured | None, row: Paper | None) -> str:
+    if not there:
+        return "All of them diverged."
+    straggler = max(there, key=lambda label: there[label].late_straggler)
+    total = max(there, key=lambda label: there[label].late_total)
+    said = f"Most straggler accuracy: {straggler}; most total accuracy: {total}."
+    if beside is None or row is None:
+        return said
+    above = [
+        label
+        for label, ours in there.items()
+        if min(ours.late_straggler - beside.late_straggler,
+               ours.late_total - beside.late_total) > EQUAL
+    ]  # fmt: skip
+    return f"{said} Above {row.row} in both by more than a point: {'; '.join(above) or 'none'}."
+
+
+def shown(given: Point, numbers: Numbers) -> bool:
+    """Once there are two to compare, or the only one."""
+    done = sum(numbers(variant) is not None for variant in given.variants)
+    return done >= min(2, len(given.variants))
+
+
+ON_THE_WAY = (
+    *(Variant(f"cifar100/per-domain/{row}") for row in
+      ("fedadam", "fedadam-over-selection", "fare-dust", "fedavg", "fedavg-over-selection")),
+    *(Variant(f"cifar100/per-domain/{row}", (SLOWER,)) for row in
+      ("fedadam", "fedadam-over-selection", "fare-dust")),
+)  # fmt: skip
+
+
+def on_the_way(there: Found) -> Table:
+    """CIFAR-100 by fifths of the budget: straggler and total accuracy."""
+    rows = []
+    for variant in ON_THE_WAY:
+        straggler, total = (by_fifths(variant, there, one) for one in ("straggler", "total"))
+        paper = paper_of(variant.preset)
+        if straggler and total:
+            label = ", ".join([paper.row, *variant.sets])
+            cells = [f"{a:.1f} / {b:.1f}" for a, b in zip(straggler, total, strict=True)]
+            last = f"{paper.straggler:.1f} / {paper.total:.1f}"
+            rows.append([label, *cells, last, str(len(there[variant.key]))])
+    names = ["", "first fifth", "second", "third", "fourth", "last", "paper, end", "trials"]
+    return Table(names, rows)
+
+
+MEAN = "distillation_term=mean"
+DIGITS = (  # latency, row, what else it changes, how it is called
+    ("per-domain", "fedavg", (), "FedAvg"),
+    ("per-domain", "fedbuff-ema", (), "FedBuff + EMA"),
+    ("per-domain", "fedadam-over-selection", (), "FedAdam + over-sel."),
+    ("per-domain", "fare-dust", (), "FARe-DUST, a sum"),
+    ("per-domain", "fare-dust", (MEAN,), "FARe-DUST, a mean"),
+    ("per-example", "fedadam-over-selection", (), "FedAdam + over-sel."),
+    ("per-example", "fare-dust", (), "FARe-DUST, a sum"),
+    ("per-example", "fare-dust", (MEAN,), "FARe-DUST, a mean"),
+)
+
+
+def digits(numbers: Numbers) -> Table:
+    """EMNIST's rows against FedAdam that waits for all, with all digits and with fewer.
+
+    FedAdam with fewer digits was trained once for both latencies, which it does not depend on.
+    """
+    rows = []
+    for latency, row, sets, label in DIGITS:
+        preset, adam = f"emnist/{latency}/{row}", f"emnist/{latency}/fedadam"
+        beside = Variant(adam), Variant("emnist/per-domain/fedadam", (FEWER,))
+        ours = Variant(preset, sets), Variant(preset, (FEWER, *sets))
+        cells = [_against(numbers, a, b) for a, b in zip(ours, beside, strict=True)]
+        rows.append([f"{latency}: {label}", paper_apart(preset, adam), *sum(cells, [])])
+    names = ["", "paper", "all digits", "trials", "as many as published", "trials"]
+    return Table(names, rows)
+
+
+def _against(numbers: Numbers, variant: Variant, beside: Variant) -> list[str]:
+    ours, theirs = numbers(variant), numbers(beside)
+    return [apart(ours, theirs), str(ours.trials)] if ours and theirs else [NOTHING, "0"]
+
+
+class Exchange(NamedTuple):
+    """StackOverflow's rows on Stack Exchange users."""
+
+    table: Table  # highest straggler accuracy at the end of the curves first
+    ranked: list[str]  # rows, likewise
+    published: list[tuple[str, float]]  # rows and their straggler accuracies, likewise
+    updates: int
+    rate: float  # sentences per second of real time, of the first row that was trained
+
+
+def exchanged(numbers: Callable, there: Found) -> Exchange | None:
+    """None before the first trial."""
+    variants = [variant for variant in exchange() if numbers(variant)]
+    if not variants:
+        return None
+    papers = {v: paper_of(v.preset) for v in exchange()}
+    rows, names = [], ["", "straggler", "end", "total", "end", "time [s]", "trials"]
+    for variant in sorted(variants, key=lambda v: -numbers(v).late_straggler):
+        ours = numbers(variant)
+        rows.append([
+            papers[variant].row,
+            *_accuracies(ours),
+            seconds(ours.time_s.median), str(ours.trials),
+        ])  # fmt: skip
+    left = tuple(paper.row for variant, paper in papers.items() if variant not in variants)
+    trial = there[variants[0].key][0]
+    together = trial.run["device"]["trials_together"]
+    return Exchange(
+        Table(names, rows, left=left),
+        [row[0] for row in rows],
+        sorted(((p.row, p.straggler) for p in papers.values()), key=lambda pair: -pair[1]),
+        trial.settings["updates"],
+        together * float(trial.curve["examples"][-1] / trial.curve["wall_s"][-1]),
+    )

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.comparisons import NAMES
 from reproduction.rows import FIRST, Found, Variant
-from stragglers import files
+from stragglers import config, files
 from stragglers.report import curves
 from stragglers.report.colours import FAMILIES, Look, looks
 from stragglers.report.experiments import TASKS, Experiment
@@ -30,8 +30,11 @@ BALANCED = "FeAST, κ = 0.2"
 
 
 def lines(table: str, there: Found) -> list[Experiment]:
-    """The rows that carry the claims, and FeAST with a smaller κ, as far as they were trained."""
-    rows = {LABELS[row]: Variant(f"{table}/{row}") for row in FIRST}
+    """The rows that carry the claims, FeAST with a smaller κ, and FedBuff with all that helps it,
+    as far as they were trained."""
+    known = config.presets()
+    names = [row for row in (*FIRST, "fedbuff-ema-adam") if f"{table}/{row}" in known]
+    rows = {LABELS[row]: Variant(f"{table}/{row}") for row in names}
     rows[BALANCED] = Variant(f"{table}/feast", ("kappa=0.2",))
     return [
         Experiment(variant.preset, variant.key[1], label, trials[0].settings, tuple(trials))

@@ -5,6 +5,7 @@ cannot make it wrong unseen: pages have a list of those whose condition failed.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from reproduction.rows import (
 from reproduction.tables import Table
 from stragglers import build, config
 from stragglers.commands.plan import summarised
+from stragglers.settings import Paper
 
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -81,7 +83,7 @@ def pages() -> Pages:
         "paper_above": tables.paper_apart,
         "trials": _trials,
         "lead": lambda *what: _lead(there, *what),
-        "inside": lambda: _inside(numbers),
+        "agreeing": lambda of="": _agreeing(of, numbers),
         "times_off": lambda task, anomalous=False: _times_off(task, anomalous, numbers),
         "apart": lambda preset, other: _apart(there, preset, other),
         "share": lambda preset, *sets: _straggler_share(there, Variant(preset, sets)),
@@ -112,28 +114,36 @@ def _lead(there: Found, preset: str, other: str, metric: str, *sets: str) -> lis
     return [a - b for a, b in zip(ours, theirs, strict=True)]
 
 
-class Inside(NamedTuple):
-    """How many rows agree with published ones at the end of training."""
+class Agreeing(NamedTuple):
+    """Rows that agree with published ones at the end of training."""
 
-    rows: int
-    straggler: int  # inside the published interval
-    straggler_end: int  # the same by the end of the curve
-    near: int  # straggler accuracy within 5 points
-    total: int  # total accuracy within 3 points
+    rows: list[str]
+    straggler: list[str]  # inside the published interval
+    straggler_end: list[str]  # the same by the end of the curve
+    near: list[str]  # straggler accuracy within 5 points
+    total: list[str]  # total accuracy within 3 points
 
 
-def _inside(numbers: Numbers) -> Inside:
-    pairs = [(v.paper, ours) for v in published() if v.paper and (ours := numbers(v))]
+def _agreeing(of: str, numbers: Numbers) -> Agreeing:
+    """Of presets whose names begin so."""
+    pairs = {
+        v.preset: (v.paper, ours)
+        for v in published()
+        if v.preset.startswith(of) and v.paper and (ours := numbers(v))
+    }
+
+    def those(holds: Callable[[Paper, Measured], bool]) -> list[str]:
+        return [preset for preset, (paper, ours) in pairs.items() if holds(paper, ours)]
 
     def between(value: float, interval: tuple[float, float]) -> bool:
         return interval[0] <= value <= interval[1]
 
-    return Inside(
-        len(pairs),
-        sum(between(ours.straggler.median, paper.straggler_interval) for paper, ours in pairs),
-        sum(between(ours.late_straggler, paper.straggler_interval) for paper, ours in pairs),
-        sum(abs(ours.straggler.median - paper.straggler) <= 5 for paper, ours in pairs),
-        sum(abs(ours.total.median - paper.total) <= 3 for paper, ours in pairs),
+    return Agreeing(
+        [*pairs],
+        those(lambda paper, ours: between(ours.straggler.median, paper.straggler_interval)),
+        those(lambda paper, ours: between(ours.late_straggler, paper.straggler_interval)),
+        those(lambda paper, ours: abs(ours.straggler.median - paper.straggler) <= 5),
+        those(lambda paper, ours: abs(ours.total.median - paper.total) <= 3),
     )
 
 

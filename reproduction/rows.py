@@ -48,11 +48,11 @@ class Variant(NamedTuple):
 
     @property
     def paper(self) -> Paper | None:
-        return config.experiment_from(self.document).paper
+        return _paper(self)
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.preset, _key(self.document)
+        return _variant_key(self)
 
 
 class Point(NamedTuple):
@@ -199,6 +199,16 @@ def by_fifths(variant: Variant, there: Found, metric: str) -> list[float] | None
 
 def _fifths(curve: np.ndarray) -> list[np.ndarray]:
     return np.array_split(curve, min(FIFTHS, len(curve)))
+
+
+@cache
+def _paper(variant: Variant) -> Paper | None:
+    return config.experiment_from(variant.document).paper
+
+
+@cache
+def _variant_key(variant: Variant) -> tuple[str, str]:
+    return variant.preset, _key(variant.document)
 
 
 def _key(document: dict[str, Any]) -> str:

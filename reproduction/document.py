@@ -1,7 +1,8 @@
 """docs/reproduction.md and docs/open-points.md: templates, filled from what is in results/ alone.
 
 A sentence that is true of some results alone stands in `says(condition, ...)`, so that new trials
-cannot make it wrong unseen: pages have a list of those whose condition failed.
+cannot make it wrong unseen: pages have a list of those whose condition failed. The conclusion from
+an open point is to be read again when it has more trials than it was drawn from.
 """
 
 import math
@@ -20,6 +21,7 @@ from reproduction.rows import (
     TABLES,
     Found,
     Measured,
+    Point,
     Variant,
     by_fifths,
     found,
@@ -67,6 +69,10 @@ def pages() -> Pages:
         "claims": judged(numbers),
         "shown": [tables.point(one, numbers) for one in points() if tables.shown(one, numbers)],
         "waiting": [one for one in points() if not tables.shown(one, numbers)],
+        "concluded": lambda point: says(
+            _trials_of(point, there) == point.concluded_from,
+            point.conclusion or f"`{point.name}` has no conclusion",
+        ),
         "exchange": tables.exchanged(numbers, there),
         "on_the_way": tables.on_the_way(there),
         "digits": tables.digits(numbers),
@@ -97,6 +103,10 @@ def pages() -> Pages:
 
 
 # Trials side by side.
+
+
+def _trials_of(point: Point, there: Found) -> int:
+    return sum(len(there.get(variant.key, [])) for variant in point.variants)
 
 
 def _trials(*ours: Measured) -> str:

@@ -64,6 +64,8 @@ class Point(NamedTuple):
     beside: Variant  # the row
     variants: tuple[Variant, ...]
     common: tuple[str, ...] = ()  # what all of them change, the row as well
+    conclusion: str = ""
+    concluded_from: int = 0  # so many trials of the variants
 
     def label(self, variant: Variant) -> str:
         """What a variant changes; of the preset, what the others change in it, if one thing."""
@@ -119,11 +121,11 @@ def points() -> list[Point]:
 
 def _point(
     name: str, question: str, preset: str, beside: str, variants: list[list[str]],
-    common: Sequence[str] = (),
+    common: Sequence[str] = (), conclusion: str = "", concluded_from: int = 0,
 ) -> Point:  # fmt: skip
     variations = tuple(Variant(preset, (*common, *sets)) for sets in variants)
     row = Variant(beside, tuple(common))
-    return Point(name, question, preset, row, variations, tuple(common))
+    return Point(name, question, preset, row, variations, tuple(common), conclusion, concluded_from)
 
 
 def chosen(names: Sequence[str]) -> list[Variant]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from reproduction.comparisons import EQUAL, Numbers
+from reproduction.comparisons import Numbers
 from reproduction.rows import (
     Found,
     Measured,
@@ -131,17 +131,15 @@ def table(name: str, numbers: Numbers) -> Table:
     return Table(names, rows, f"{TASKS[task]}, {latency} latency", tuple(left))
 
 
-def point(given: Point, numbers: Numbers) -> tuple[Point, Table, str]:
-    """An open point as a table, and what it says."""
+def point(given: Point, numbers: Numbers) -> tuple[Point, Table]:
+    """An open point as a table."""
     beside = numbers(given.beside)
-    rows, left, there = [], [], {}
+    rows, left = [], []
     for variant in given.variants:
         label = given.label(variant)
         if (ours := numbers(variant)) is None:
             left.append(label)
             continue
-        if not math.isnan(ours.swing):
-            there[label] = ours
         rows.append([
             label,
             *_accuracies(ours),
@@ -153,25 +151,7 @@ def point(given: Point, numbers: Numbers) -> tuple[Point, Table, str]:
     against = f"vs {row.row}: " if row else ""
     names = ["", "straggler", "end", "total", "end", f"{against}straggler", "total",
              "time [s]", "trials"]  # fmt: skip
-    said = _sentence(there, beside, row) if len(given.variants) > 1 else ""
-    return given, Table(names, rows, given.question, tuple(left)), said
-
-
-def _sentence(there: dict[str, Measured], beside: Measured | None, row: Paper | None) -> str:
-    if not there:
-        return "All of them diverged."
-    straggler = max(there, key=lambda label: there[label].late_straggler)
-    total = max(there, key=lambda label: there[label].late_total)
-    said = f"Most straggler accuracy: {straggler}; most total accuracy: {total}."
-    if beside is None or row is None:
-        return said
-    above = [
-        label
-        for label, ours in there.items()
-        if min(ours.late_straggler - beside.late_straggler,
-               ours.late_total - beside.late_total) > EQUAL
-    ]  # fmt: skip
-    return f"{said} Above {row.row} in both by more than a point: {'; '.join(above) or 'none'}."
+    return given, Table(names, rows, given.question, tuple(left))
 
 
 def shown(given: Point, numbers: Numbers) -> bool:

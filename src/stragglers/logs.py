@@ -1,0 +1,129 @@
+"""A log of participations: who was started, and how long each report took, in seconds.
+
+    client,group,examples,communication,overhead,training    the parts of it, or
+    client,group,examples,seconds                            their sum alone
+
+A line for every client that was started, those whose report came too late to be used as well: a
+log of the others alone is of a faster fleet. Where the times are empty no report ever came.
+`examples` are what it trained on. `group` may be missing (all are alike), so may `overhead` (it is
+part of something else); further columns are passed over.
+"""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers import csvfile
+from stragglers.errors import BadInput, shown
+from stragglers.population import MOST_EXAMPLES, Population
+
+PARTS = ("communication", "overhead", "training")
+SUM = "seconds"
+EVERYBODY = "everybody"  # the group of all where none is named
+GROUPS = 20  # at most: a plan is read by people
+
+
+class Log(NamedTuple):
+    """Lines in the order of the file; clients and groups in the order of their first lines."""
+
+    path: Path
+    client: NDArray[np.int64]  # of each line
+    examples: NDArray[np.int64]
+    times: dict[str, NDArray[np.float64]]  # by column; NaN where no report came
+    names: list[str]  # of clients
+    group: NDArray[np.int16]  # of each client, index into `groups`
+    groups: tuple[str, ...]
+
+    @property
+    def came(self) -> NDArray[np.bool_]:
+        """Lines with a report."""
+        return ~np.isnan(self.total)
+
+    @property
+    def total(self) -> NDArray[np.float64]:
+        """T of each line."""
+        return np.sum([*self.times.values()], axis=0)
+
+    def population(self) -> Population:
+        """Each client once, with the median of its examples."""
+        order = np.lexsort((self.examples, self.client))
+        ends = np.cumsum(np.bincount(self.client))
+        starts = np.append(0, ends[:-1])
+        examples = self.examples[order][(starts + ends - 1) // 2]
+        return Population(examples, self.group, self.groups, f"the log {self.path}")
+
+
+def read(file: str | Path) -> Log:
+    path = Path(file)
+    lines = csvfile.rows(path, "a CSV file of participations")
+    _, header = next(lines, (1, []))
+    columns = [name.strip() for name in header]
+    wanted = _wanted(path, columns)
+    names: dict[str, int] = {}
+    groups: dict[str, int] = {}
+    group: list[int] = []
+    client, examples, times = [], [], []
+    for line, row in lines:
+        if not row:
+            continue
+        found = dict(zip(columns, map(str.strip, row), strict=False))
+        name, count = found.get("client", ""), found.get("examples", "")
+        its_group = found.get("group", EVERYBODY)
+        seconds = _seconds([found.get(column, "x") for column in wanted])
+        whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
+        if len(row) != len(columns) or not (name and its_group and whole and seconds):
+            raise BadInput(
+                f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
+                "whole number of examples, and times that are finite numbers >= 0 or all empty"
+            )
+        index = names.setdefault(name, len(names))
+        which = groups.setdefault(its_group, len(groups))
+        if index == len(group):
+            group.append(which)
+        elif group[index] != which:
+            raise BadInput(f"{path}: line {line}: client {name!r} in group {its_group!r}, before "
+                           f"it was in {[*groups][group[index]]!r}; expected one")  # fmt: skip
+        client.append(index)
+        examples.append(int(count))
+        times.append(seconds)
+    if not client:
+        raise BadInput(f"{path}: no participations, expected a line for each under the header")
+    if len(groups) > GROUPS:
+        raise BadInput(f"{path}: {len(groups)} groups, expected at most {GROUPS}; is `group` the "
+                       "client? leave the column out if there are none")  # fmt: skip
+    by_column = dict(zip(wanted, np.array(times, float).T, strict=True))
+    return Log(
+        path, np.array(client), np.array(examples), by_column, [*names],
+        np.array(group, np.int16), tuple(groups),
+    )  # fmt: skip
+
+
+def _wanted(path: Path, columns: list[str]) -> list[str]:
+    """The columns of times that a header has."""
+    parts = [name for name in PARTS if name in columns]
+    known = ["client", "examples", "group", *PARTS, SUM]
+    if (
+        all(columns.count(name) <= 1 for name in known)
+        and {"client", "examples"} <= {*columns}
+        and ({"communication", "training"} <= {*parts}) != (SUM in columns)
+        and (SUM not in columns or not parts)
+    ):
+        return parts or [SUM]
+    raise BadInput(
+        f"{path}: line 1: {shown(','.join(columns))}, expected a header with client, examples and "
+        "either seconds or communication and training, each once; group and overhead if known"
+    )
+
+
+def _seconds(fields: list[str]) -> list[float]:
+    """Nothing if they are no times."""
+    if not any(fields):
+        return [math.nan] * len(fields)
+    try:
+        seconds = [float(field) for field in fields]
+    except ValueError:
+        return []
+    return seconds if all(0 <= one < math.inf for one in seconds) else []

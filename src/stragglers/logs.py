@@ -10,6 +10,8 @@ part of something else); further columns are passed over.
 """
 
 import math
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ PARTS = ("communication", "overhead", "training")
 SUM = "seconds"
 EVERYBODY = "everybody"  # the group of all where none is named
 GROUPS = 20  # at most: a plan is read by people
+LONGEST = 1e9  # seconds: 30 years; what is more is a date
 
 
 class Log(NamedTuple):
@@ -65,20 +68,8 @@ def read(file: str | Path) -> Log:
     names: dict[str, int] = {}
     groups: dict[str, int] = {}
     group: list[int] = []
-    client, examples, times = [], [], []
-    for line, row in lines:
-        if not row:
-            continue
-        found = dict(zip(columns, map(str.strip, row), strict=False))
-        name, count = found.get("client", ""), found.get("examples", "")
-        its_group = found.get("group", EVERYBODY)
-        seconds = _seconds([found.get(column, "x") for column in wanted])
-        whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
-        if len(row) != len(columns) or not (name and its_group and whole and seconds):
-            raise BadInput(
-                f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
-                "whole number of examples, and times that are finite numbers >= 0 or all empty"
-            )
+    client, examples, times = array("q"), array("q"), array("d")
+    for line, name, its_group, count, seconds in _participations(path, lines, columns, wanted):
         index = names.setdefault(name, len(names))
         which = groups.setdefault(its_group, len(groups))
         if index == len(group):
@@ -87,18 +78,41 @@ def read(file: str | Path) -> Log:
             raise BadInput(f"{path}: line {line}: client {name!r} in group {its_group!r}, before "
                            f"it was in {[*groups][group[index]]!r}; expected one")  # fmt: skip
         client.append(index)
-        examples.append(int(count))
-        times.append(seconds)
+        examples.append(count)
+        times.extend(seconds)
     if not client:
         raise BadInput(f"{path}: no participations, expected a line for each under the header")
     if len(groups) > GROUPS:
         raise BadInput(f"{path}: {len(groups)} groups, expected at most {GROUPS}; is `group` the "
                        "client? leave the column out if there are none")  # fmt: skip
-    by_column = dict(zip(wanted, np.array(times, float).T, strict=True))
+    by_column = np.array(times).reshape(-1, len(wanted)).T.copy()
     return Log(
-        path, np.array(client), np.array(examples), by_column, [*names],
-        np.array(group, np.int16), tuple(groups),
+        path, np.array(client), np.array(examples), dict(zip(wanted, by_column, strict=True)),
+        [*names], np.array(group, np.int16), tuple(groups),
     )  # fmt: skip
+
+
+def _participations(
+    path: Path, lines: Iterator[tuple[int, list[str]]], columns: list[str], wanted: list[str]
+) -> Iterator[tuple[int, str, str, int, list[float]]]:
+    """Line, client, group, examples and times of each."""
+    of_client, of_count = columns.index("client"), columns.index("examples")
+    of_group = columns.index("group") if "group" in columns else None
+    places = [columns.index(name) for name in wanted]
+    for line, row in lines:
+        if len(row) == len(columns):
+            name, count = row[of_client].strip(), row[of_count].strip()
+            group = EVERYBODY if of_group is None else row[of_group].strip()
+            seconds = _seconds([row[place].strip() for place in places])
+            whole = count.isdecimal() and len(count) <= 16 and int(count) <= MOST_EXAMPLES
+            if name and group and whole and seconds:
+                yield line, name, group, int(count), seconds
+                continue
+        if row:
+            raise BadInput(
+                f"{path}: line {line}: {shown(','.join(row))}, expected {','.join(columns)} with a "
+                f"whole number of examples, and times from 0 to {LONGEST:.0e} s or all empty"
+            )
 
 
 def _wanted(path: Path, columns: list[str]) -> list[str]:
@@ -126,4 +140,4 @@ def _seconds(fields: list[str]) -> list[float]:
         seconds = [float(field) for field in fields]
     except ValueError:
         return []
-    return seconds if all(0 <= one < math.inf for one in seconds) else []
+    return seconds if all(0 <= one <= LONGEST for one in seconds) else []

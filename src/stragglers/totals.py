@@ -5,12 +5,13 @@
 
 phi_A and phi_B are the densities of log A and log B. The integrand is smooth and falls off fast on
 both sides, so that an even sum over y is exact to many digits, as long as y advances by no more
-than a standard deviation: hence the least one.
+than a standard deviation: hence the least one. Parts below e^-REACH of S are not looked for.
 
 The likeliest A and B are found for each of some c, shares of the shortest T; it grows without
 bounds as c comes to that itself, which says nothing, so the largest share is 0.9.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +41,8 @@ class Parts(NamedTuple):
 def parts(total: Array, examples: Array, weights: Array) -> Parts:
     """The likeliest; `examples` must differ."""
     if len(total) > LINES:
-        some = np.random.default_rng(0).choice(len(total), LINES, replace=False)
-        total, examples, weights = total[some], examples[some], weights[some]
+        some = _some(total, examples, weights)
+        total, examples, weights = total[some], examples[some], np.ones(LINES)
     busy = examples > 0
     typical, rate = np.median(np.log(total)), np.median(np.log(total[busy] / examples[busy]))
     starts = [
@@ -59,40 +60,64 @@ def parts(total: Array, examples: Array, weights: Array) -> Parts:
     return found
 
 
+def _some(total: Array, examples: Array, weights: Array) -> NDArray[np.int64]:
+    """Lines, as often as their weight says, evenly from the shortest to the longest."""
+    order = np.lexsort((examples, total))
+    ends = np.cumsum(weights[order])
+    return order[np.searchsorted(ends, (np.arange(LINES) + 0.5) / LINES * ends[-1])]
+
+
 def _likeliest(
     rest: Array, examples: Array, weights: Array, starts: list[Array]
 ) -> tuple[float, Array]:
     """Minus the mean logarithm of the greatest likelihood, and where it is."""
     from scipy.optimize import minimize
 
-    trains = examples[:, None] > 0
-    log_s, log_n = np.log(rest)[:, None], np.log(np.maximum(examples, 1))[:, None]
-    log_a = np.where(trains, log_s + LOG_REST, log_s)
-    log_b = np.where(trains, log_s + LOG_X - log_n, 0.0)
-
-    def surprise(given: Array) -> tuple[float, Array]:
-        """With its gradient; log S, whose density this is then not, is added at the end."""
-        mu_a, log_sa, mu_b, log_sb = given
-        a, b = (log_a - mu_a) * np.exp(-log_sa), (log_b - mu_b) * np.exp(-log_sb)
-        each = -(a**2) / 2 - log_sa - np.where(trains, b**2 / 2 + log_sb, 0.0)
-        most = each.max(1, keepdims=True)
-        share = np.exp(each - most)
-        mass = share.sum(1, keepdims=True)
-        share *= weights[:, None] / mass
-        gradient = [
-            (share * a).sum() * np.exp(-log_sa),
-            (share * (a**2 - 1)).sum(),
-            (share * np.where(trains, b, 0.0)).sum() * np.exp(-log_sb),
-            (share * np.where(trains, b**2 - 1, 0.0)).sum(),
-        ]
-        return -float(weights @ (most + np.log(mass))[:, 0]), -np.array(gradient)
-
+    surprise = surprised(rest, examples, weights)
     bounds = [(None, None), np.log((LEAST, MOST))] * 2
     found = min(
         (minimize(surprise, x, jac=True, method="L-BFGS-B", bounds=bounds) for x in starts),
         key=lambda result: result.fun,
     )
-    return float(found.fun + weights @ log_s[:, 0]), found.x
+    return float(found.fun + weights @ np.log(rest)), found.x
+
+
+def surprised(
+    rest: Array, examples: Array, weights: Array
+) -> Callable[[Array], tuple[float, Array]]:
+    """Builds (mu_a, log sigma_a, mu_b, log sigma_b) -> mean of -log(S p(S)), and its gradient.
+
+    Without what does not depend on them: STEP, and a root of 2 pi for A and for B.
+    """
+    trains = examples > 0
+    log_s = np.log(rest)
+    log_rate = log_s - np.log(np.maximum(examples, 1))
+    one, each = np.ones_like(Y), np.empty((len(rest), len(Y)))  # one room: it is filled often
+
+    def surprise(given: Array) -> tuple[float, Array]:
+        mu_a, log_sa, mu_b, log_sb = given
+        r, x = LOG_REST * np.exp(-log_sa), LOG_X * np.exp(-log_sb)
+        a = (log_s - mu_a) * np.exp(-log_sa)  # a + r and b + x are the scores of A and B at y
+        b = np.where(trains, (log_rate - mu_b) * np.exp(-log_sb), 0.0)
+        # Not by BLAS, whose threads are in each other's way on busy cores.
+        parts = np.stack([a, b, np.ones_like(a)]), -np.stack([r, x, (r**2 + x**2) / 2])
+        np.einsum("ki,kj->ij", *parts, out=each)
+        most = each.max(1)
+        np.exp(np.subtract(each, most[:, None], out=each), out=each)
+        mass, *moments = np.einsum("ij,kj->ki", each, np.stack([one, r, r**2, x, x**2]))
+        # Whoever trains on nothing has no y: its S is A.
+        mean_r, mean_rr, mean_x, mean_xx = np.where(trains, moments / mass, 0.0)
+        with_b = np.where(trains, most + np.log(mass) - log_sb, 0.0)
+        gradient = [
+            np.exp(-log_sa) * (a + mean_r),
+            a**2 + 2 * a * mean_r + mean_rr - 1,
+            np.exp(-log_sb) * (b + mean_x),
+            b**2 + 2 * b * mean_x + mean_xx - trains,
+        ]
+        surprises = (a**2 + b**2) / 2 + log_sa - with_b
+        return float(weights @ surprises), -np.sum(weights * gradient, axis=1)
+
+    return surprise
 
 
 def scores(total: Array, examples: Array, given: Parts) -> Array:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stragglers.logs import Log
 
 PERCENTILES = (50, 95, 99)  # of T, to compare
-DRAWS = 20_000  # of T, at least
+DRAWS = 20_000  # of T in a group, at least
 
 
 def add(commands: base.Commands) -> None:
@@ -34,7 +34,7 @@ def fit(options: argparse.Namespace) -> None:
     from stragglers import fit as fitting
     from stragglers import logs
 
-    place = _checked(options.out) if options.out else None
+    place = None if options.out is None else _checked(options.out)
     log = logs.read(options.log)
     fitted = fitting.fit(log)
     document = fitting.document(fitted, log, _clients(place).name if place else "clients.csv")
@@ -55,7 +55,9 @@ def fit(options: argparse.Namespace) -> None:
 
 def summarised(log: "Log", fitted: Any, document: dict[str, Any]) -> dict[str, Any]:
     """What there is in a log, what was fitted to it, and times of both."""
-    clients = log.group.tolist()
+    import numpy as np
+
+    clients = np.bincount(log.group).tolist()
     measured, drawn = _measured(log), _drawn(log, document)
     return {
         "log": str(log.path),
@@ -66,7 +68,7 @@ def summarised(log: "Log", fitted: Any, document: dict[str, Any]) -> dict[str, A
         "correlation": fitted.correlation,
         "groups": {
             name: {
-                "clients": clients.count(index),
+                "clients": clients[index],
                 "drop_out": fitted.drop_out[name],
                 "factors": {
                     factor: {**one.setting, "misfit": one.misfit}
@@ -83,12 +85,14 @@ def _measured(log: "Log") -> dict[str, dict[str, float]]:
     """Percentiles of T by group, every client counted once."""
     import numpy as np
 
-    from stragglers.fit import each_once, quantiles
+    from stragglers.fit import quantiles
+    from stragglers.luck import each_once
 
     levels, found = np.array(PERCENTILES) / 100, {}
+    came, total, group = log.came, log.total, log.group[log.client]
     for index, name in enumerate(log.groups):
-        lines = log.came & (log.group[log.client] == index)
-        found[name] = quantiles(log.total[lines], each_once(log.client[lines]), levels)
+        lines = came & (group == index)
+        found[name] = quantiles(total[lines], each_once(log.client[lines]), levels)
     return _named(found)
 
 
@@ -99,15 +103,14 @@ def _drawn(log: "Log", document: dict[str, Any]) -> dict[str, dict[str, float]]:
     from stragglers import build, config, latency
 
     given = config.experiment_from(document).latency
-    who, factors = log.population(), build.factors(given)
-    times = [
-        np.sum(latency.one_epoch(who, factors, seed=seed, **build.beyond(given)), axis=0)
-        for seed in range(-(-DRAWS // who.clients))
-    ]
-    return _named({
-        name: np.percentile([one[who.group == index] for one in times], PERCENTILES)
-        for index, name in enumerate(log.groups)
-    })  # fmt: skip
+    who, found = log.population(), {}
+    for index, name in enumerate(who.groups):
+        members = np.flatnonzero(who.group == index)
+        some = np.tile(members, -(-DRAWS // len(members)))  # of few clients many draws
+        group = who._replace(examples=who.examples[some], group=who.group[some])
+        times = latency.one_epoch(group, build.factors(given), seed=0, **build.beyond(given))
+        found[name] = np.percentile(np.sum(times, axis=0), PERCENTILES)
+    return _named(found)
 
 
 def _named(found: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -122,6 +125,8 @@ def _named(found: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def _checked(out: str) -> Path:
     place = files.checked_path(out, (".toml",))
+    if place.suffix != ".toml" or not place.name.isprintable():  # `plan` would not know it
+        raise BadInput(f"{out}: expected a name that ends in .toml, of characters that are seen")
     for file in (place, _clients(place)):
         if file.exists():
             raise BadInput(f"{file}: is there already; expected a new name after --out, since "
@@ -135,6 +140,8 @@ def _clients(place: Path) -> Path:
 
 def _write(place: Path, document: dict[str, Any], log: "Log") -> None:
     """The clients first: a fleet without them is none."""
+    from stragglers.report.experiments import plain
+
     who = log.population()
 
     def clients(file: str) -> None:
@@ -145,9 +152,13 @@ def _write(place: Path, document: dict[str, Any], log: "Log") -> None:
             lines.writerows(zip(log.names, who.examples.tolist(), groups, strict=True))
 
     text = (
-        f"# Fitted to {log.path.name}: {len(log.client):,} participations of {who.clients:,} "
-        f"clients.\n# The schedule is a beginning: change it.\n{tomlfile.dumps(document)}"
+        f"# Fitted to {plain(log.path.name)}: {len(log.client):,} participations of "
+        f"{who.clients:,} clients.\n# The schedule is a beginning: change it.\n"
+        f"{tomlfile.dumps(document)}"
     )
+    if len(text) > tomlfile.LONGEST:
+        raise BadInput(f"{log.path}: names of groups are too long for a file that `plan` reads, of "
+                       f"{tomlfile.LONGEST:,} characters; shorten them")  # fmt: skip
     files.write(_clients(place), clients)
     try:
         files.write(place, lambda file: Path(file).write_text(text, encoding="utf-8"))

@@ -6,13 +6,14 @@ from rich import box
 from rich.table import Table
 
 from stragglers.report.cells import NOTHING, seconds
+from stragglers.report.experiments import plain
 from stragglers.report.terminal import console
 
 
 def print_fit(summary: dict[str, Any]) -> None:
     out = console()
     out.print(
-        f"{summary['log']}: {summary['participations']:,} participations of "
+        f"{plain(summary['log'])}: {summary['participations']:,} participations of "
         f"{summary['clients']:,} clients, {summary['reports']:,} reports",
         highlight=False,
     )
@@ -21,7 +22,7 @@ def print_fit(summary: dict[str, Any]) -> None:
     for name, said in (("persistence", "of its luck a client keeps"),
                        ("correlation", "of communication and time per example")):  # fmt: skip
         value = summary[name]
-        out.print(f"{name:<13}{'cannot be told' if value is None else f'{value:.2f}'}, {said}")
+        out.print(f"{name:<13}{'cannot be told' if value is None else f'{value:.2f}, {said}'}")
     out.print("off by: of a log-normal, at most, in shares of reports below some value; each "
               "client counts once")  # fmt: skip
 
@@ -32,6 +33,7 @@ def _factors(groups: dict[str, Any]) -> Table:
         table.add_column(column)
     table.add_column("off by", justify="right")
     for name, group in groups.items():
+        name = plain(name)
         for factor, one in group["factors"].items():
             off = NOTHING if one["misfit"] is None else f"{100 * one['misfit']:.1f} %"
             table.add_row(name, factor, _distribution(one), off)
@@ -56,5 +58,9 @@ def _times(groups: dict[str, Any]) -> Table:
     for name, group in groups.items():
         pairs = [group["seconds"][which][level] for level in levels for which in ("log", "fitted")]
         lost = f"{100 * group['drop_out']:.1f} %"
-        table.add_row(name, f"{group['clients']:,}", lost, *map(seconds, pairs))
+        table.add_row(plain(name), f"{group['clients']:,}", lost, *map(_seconds, pairs))
     return table
+
+
+def _seconds(value: float) -> str:
+    return seconds(value) if value >= 100 else f"{value:.3g}"

@@ -35,19 +35,15 @@ def point(given):
     return np.array([given.mu_a, math.log(given.sigma_a), given.mu_b, math.log(given.sigma_b)])
 
 
-@pytest.mark.parametrize(
-    "given, digits",
-    # Of the last, some of the mass is where B N is less than e^-10 of S: that is left out.
-    [(TRUTH, 1e-6), (Parts(0, 1, 0.1, -4, 0.1), 1e-6), (Parts(0, 4, 2, -3, 1), 2e-3)],
-)
+@pytest.mark.parametrize("given", [TRUTH, Parts(0, 1, 0.1, -4, 0.1), Parts(0, 4, 1, -0.5, 1)])
 @pytest.mark.parametrize("examples", [0, 1, 100, 5000])
-def test_the_likelihood_is_that_of_a_convolution(given, digits, examples):
+def test_the_likelihood_is_that_of_a_convolution(given, examples):
     typical = math.exp(given.mu_a) + examples * math.exp(given.mu_b)
     for s in typical * np.array([0.7, 1.0, 1.6]):
         surprise = totals.surprised(np.array([s]), np.array([float(examples)]), np.ones(1))
         left_out = totals.STEP / (2 * math.pi) if examples else 1 / math.sqrt(2 * math.pi)
         ours = left_out * math.exp(-surprise(point(given))[0]) / s
-        assert ours == pytest.approx(density(s, examples, given), rel=digits)
+        assert ours == pytest.approx(density(s, examples, given), rel=1e-6)
 
 
 def test_its_gradient_is_that_of_differences():

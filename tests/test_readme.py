@@ -25,6 +25,10 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "my-experiments").mkdir()
     preset = resources.files("stragglers") / "presets/glyphs/per-domain/feast.toml"
     (tmp_path / "my-experiments" / "mine.toml").write_text(preset.read_text())
+    lines = [f"c{i % 40},{'old' if i % 4 else 'new'},{5 + i % 40},{3 + i % 7},2,{1 + i % 11}"
+             for i in range(160)]  # fmt: skip
+    header = "client,group,examples,communication,overhead,training"
+    (tmp_path / "log.csv").write_text("\n".join([header, *lines, "c0,new,5,,,"]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("stragglers.trials.run_missing", lambda jobs, *_, **__: jobs)
     monkeypatch.setattr("stragglers.build.prepare_data", lambda task: None)

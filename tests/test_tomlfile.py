@@ -57,6 +57,16 @@ def test_it_is_laid_out_for_people():
     )
 
 
+def test_tables_more_than_three_deep_are_inline():
+    each = {"kind": "percentiles", "table": {"50": 26.0, "99.9": 400.0}}
+    document = {"latency": {"model": "groups", "groups": {"slow, old": {"overhead": each}}}}
+    assert tomlfile.dumps(document) == (
+        '[latency]\nmodel = "groups"\n\n[latency.groups."slow, old"]\n'
+        'overhead = { kind = "percentiles", table = { 50 = 26.0, "99.9" = 400.0 } }\n'
+    )
+    assert tomlfile.dumps({"a": {"b": {"c": {"d": {}}}}}) == "[a.b.c]\nd = {}\n"
+
+
 def test_what_toml_has_no_word_for_is_refused():
     with pytest.raises(TypeError, match="no place in TOML"):
         tomlfile.dumps({"a": object()})

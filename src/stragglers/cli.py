@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from stragglers import __version__
-from stragglers.commands import data, plan, presets, results, run, tune
+from stragglers.commands import data, fit, plan, presets, results, run, tune
 from stragglers.errors import BadInput, did_you_mean
 from stragglers.stopping import Interrupted
 
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (plan, run, data, tune, results, presets):
+    for command in (plan, fit, run, data, tune, results, presets):
         command.add(commands)
     return parser
 

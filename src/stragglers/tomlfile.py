@@ -1,6 +1,7 @@
 """TOML as text: Python reads it (tomllib) but does not write it.
 
-Keys with plain values come first, then a [section] for each table. Tables inside lists are inline.
+Keys with plain values come first, then a [section] for each table. Tables inside lists are inline,
+and so are those more than three deep: `overhead = { kind = ... }` of [latency.groups.standard].
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any
 from stragglers.errors import BadInput, shown
 
 DEEPEST = 20  # tables and lists inside each other
+SECTIONS = 3  # names of a [section] at most
 LONGEST = 2**14  # characters that a person writes: ten times our longest preset
 
 
@@ -76,12 +78,14 @@ def dumps(document: dict[str, Any]) -> str:
 
 
 def _lines(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    sections = {key: value for key, value in table.items() if isinstance(value, dict)}
+    tables = {key: value for key, value in table.items() if isinstance(value, dict)}
+    sections = tables if len(path) < SECTIONS else {}
     for key, value in table.items():
         if key not in sections and value is not None:
             yield f"{_key(key)} = {inline(value)}"
     for key, inside in sections.items():
-        if not inside or not all(isinstance(value, dict) for value in inside.values()):
+        values = len(path) + 1 == SECTIONS or not all(isinstance(v, dict) for v in inside.values())
+        if values or not inside:
             yield from ("", f"[{'.'.join(map(_key, (*path, key)))}]")
         yield from _lines(inside, (*path, key))
 
@@ -99,7 +103,7 @@ def inline(value: Any) -> str:
             return value.isoformat()
         case dict():
             inside = (f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None)
-            return f"{{ {', '.join(inside)} }}"
+            return f"{{ {', '.join(inside)} }}" if value else "{}"
         case list() | tuple():
             return f"[{', '.join(map(inline, value))}]"
         case _:

@@ -1,0 +1,167 @@
+"""stragglers fit: a fleet to plan with, from a log of its participations."""
+
+import argparse
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stragglers import files, tomlfile
+from stragglers.commands import base
+from stragglers.errors import BadInput
+
+if TYPE_CHECKING:
+    from stragglers.logs import Log
+
+PERCENTILES = (50, 95, 99)  # of T, to compare
+DRAWS = 20_000  # of T in a group, at least
+
+
+def add(commands: base.Commands) -> None:
+    parser = base.add(commands, "fit", "a fleet to plan with, from a log of its participations")
+    parser.add_argument(
+        "log", metavar="CSV",
+        help="a line for each client that was started: client, group, examples, and seconds or "
+        "communication, overhead, training; empty if it never reported",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", metavar="FILE", help="writes a .toml file for `plan`, and its clients beside it"
+    )
+    parser.set_defaults(run=fit)
+
+
+def fit(options: argparse.Namespace) -> None:
+    """Prints what was fitted beside what was measured; writes it if asked to."""
+    from stragglers import fit as fitting
+    from stragglers import logs
+
+    place = None if options.out is None else _checked(options.out)
+    log = logs.read(options.log)
+    fitted = fitting.fit(log)
+    document = fitting.document(fitted, log, _clients(place).name if place else "clients.csv")
+    summary = summarised(log, fitted, document)
+    if place:
+        _write(place, document, log)
+    if options.json:
+        print(base.json({**summary, "written": str(place) if place else None}))
+        return
+    from stragglers.report import fits
+
+    fits.print_fit(summary)
+    if place:
+        print(f"written: {place}, {_clients(place)}; `stragglers plan {place}` is next")
+    else:
+        print("--out FILE writes it as a fleet for `stragglers plan`")
+
+
+def summarised(log: "Log", fitted: Any, document: dict[str, Any]) -> dict[str, Any]:
+    """What there is in a log, what was fitted to it, and times of both."""
+    import numpy as np
+
+    clients = np.bincount(log.group).tolist()
+    measured, drawn = _measured(log), _drawn(log, document)
+    return {
+        "log": str(log.path),
+        "participations": len(log.client),
+        "reports": int(log.came.sum()),
+        "clients": len(log.names),
+        "persistence": fitted.persistence,
+        "correlation": fitted.correlation,
+        "groups": {
+            name: {
+                "clients": clients[index],
+                "drop_out": fitted.drop_out[name],
+                "factors": {
+                    factor: {**one.setting, "misfit": one.misfit}
+                    for factor, one in fitted.factors[name].items()
+                },
+                "seconds": {"log": measured[name], "fitted": drawn[name]},
+            }
+            for index, name in enumerate(log.groups)
+        },
+    }
+
+
+def _measured(log: "Log") -> dict[str, dict[str, float]]:
+    """Percentiles of T by group, every client counted once."""
+    import numpy as np
+
+    from stragglers.fit import quantiles
+    from stragglers.luck import each_once
+
+    levels, found = np.array(PERCENTILES) / 100, {}
+    came, total, group = log.came, log.total, log.group[log.client]
+    for index, name in enumerate(log.groups):
+        lines = came & (group == index)
+        found[name] = quantiles(total[lines], each_once(log.client[lines]), levels)
+    return _named(found)
+
+
+def _drawn(log: "Log", document: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """The same of what a plan would draw, for the clients of the log."""
+    import numpy as np
+
+    from stragglers import build, config, latency
+
+    given = config.experiment_from(document).latency
+    who, found = log.population(), {}
+    for index, name in enumerate(who.groups):
+        members = np.flatnonzero(who.group == index)
+        some = np.tile(members, -(-DRAWS // len(members)))  # of few clients many draws
+        group = who._replace(examples=who.examples[some], group=who.group[some])
+        times = latency.one_epoch(group, build.factors(given), seed=0, **build.beyond(given))
+        found[name] = np.percentile(np.sum(times, axis=0), PERCENTILES)
+    return _named(found)
+
+
+def _named(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return {
+        name: {str(level): float(one) for level, one in zip(PERCENTILES, values, strict=True)}
+        for name, values in found.items()
+    }
+
+
+# Files.
+
+
+def _checked(out: str) -> Path:
+    place = files.checked_path(out, (".toml",))
+    if place.suffix != ".toml" or not place.name.isprintable():  # `plan` would not know it
+        raise BadInput(f"{out}: expected a name that ends in .toml, of characters that are seen")
+    for file in (place, _clients(place)):
+        if file.exists():
+            raise BadInput(f"{file}: is there already; expected a new name after --out, since "
+                           "you may have changed it")  # fmt: skip
+    return place
+
+
+def _clients(place: Path) -> Path:
+    return place.with_name(f"{place.stem}-clients.csv")
+
+
+def _write(place: Path, document: dict[str, Any], log: "Log") -> None:
+    """The clients first: a fleet without them is none."""
+    from stragglers.report.experiments import plain
+
+    who = log.population()
+
+    def clients(file: str) -> None:
+        with open(file, "w", newline="", encoding="utf-8") as handle:
+            lines = csv.writer(handle)
+            lines.writerow(["client", "examples", "group"])
+            groups = (who.groups[index] for index in who.group)
+            lines.writerows(zip(log.names, who.examples.tolist(), groups, strict=True))
+
+    text = (
+        f"# Fitted to {plain(log.path.name)}: {len(log.client):,} participations of "
+        f"{who.clients:,} clients.\n# The schedule is a beginning: change it.\n"
+        f"{tomlfile.dumps(document)}"
+    )
+    if len(text) > tomlfile.LONGEST:
+        raise BadInput(f"{log.path}: names of groups are too long for a file that `plan` reads, of "
+                       f"{tomlfile.LONGEST:,} characters; shorten them")  # fmt: skip
+    files.write(_clients(place), clients)
+    try:
+        files.write(place, lambda file: Path(file).write_text(text, encoding="utf-8"))
+    except BaseException:
+        _clients(place).unlink(missing_ok=True)
+        raise

@@ -169,3 +169,43 @@ def test_help_says_what_a_log_is(capsys):
     with pytest.raises(SystemExit):
         main(["fit", "--help"])
     assert "communication, overhead, training" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("groups", [("new", "old"), ("$x_1$", "_y")])
+def test_the_picture_has_every_group_as_measured_and_as_fitted(
+    capsys, tmp_path, monkeypatch, groups
+):
+    monkeypatch.chdir(tmp_path)
+    log = write(tmp_path / "a$b_c$.csv", participations(groups=groups))
+    drawn = {}
+
+    def remember(figure, path):
+        drawn[path.name] = figure
+        path.touch()
+
+    monkeypatch.setattr("stragglers.report.figures.save", remember)
+    code, out, err = run(capsys, "fit", log, "--figure", "fit.svg")
+    assert (code, err) == (0, "") and "picture: fit.svg" in out
+    (axes,) = drawn["fit.svg"].axes
+    assert axes.get_title() == "a$b_c$.csv" and axes.get_xscale() == "log"
+    measured, fitted = axes.lines[0], axes.lines[1]
+    assert measured.get_color() == fitted.get_color() and len(axes.lines) == 2 * len(groups) + 2
+    assert not measured.is_dashed() and fitted.is_dashed()
+    apart = np.abs(np.log(measured.get_xdata() / fitted.get_xdata()))
+    assert apart.max() < 0.5 and np.median(apart) < 0.1  # of 60 clients
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == [*(g.replace("$", r"\$").replace("_y", " _y") for g in groups),
+                      "measured", "fitted"]  # fmt: skip
+
+
+def test_times_of_zero_have_no_logarithm(capsys, tmp_path):
+    rows = [[f"c{i}", "all", 10, 0 if i < 30 else i] for i in range(60)]
+    log = write(tmp_path / "log.csv", rows, WHOLE)
+    assert run(capsys, "fit", log, "--figure", str(tmp_path / "fit.png"))[0] == 0
+    assert (tmp_path / "fit.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["fit.txt", "nowhere/fit.png"])
+def test_a_picture_that_cannot_be_is_refused_first(capsys, log, name):
+    message = refused(capsys, "fit", log, "--figure", name, "--out", "fleet.toml")
+    assert name in message and here() == ["log.csv"]

@@ -26,6 +26,9 @@ def add(commands: base.Commands) -> None:
     parser.add_argument(
         "--out", metavar="FILE", help="writes a .toml file for `plan`, and its clients beside it"
     )
+    parser.add_argument(
+        "--figure", metavar="FILE", help="draws measured beside fitted times: .png, .pdf or .svg"
+    )
     parser.set_defaults(run=fit)
 
 
@@ -35,10 +38,18 @@ def fit(options: argparse.Namespace) -> None:
     from stragglers import logs
 
     place = None if options.out is None else _checked(options.out)
+    picture = files.checked_path(options.figure) if options.figure else None
     log = logs.read(options.log)
     fitted = fitting.fit(log)
     document = fitting.document(fitted, log, _clients(place).name if place else "clients.csv")
     summary = summarised(log, fitted, document)
+    if picture:
+        from stragglers.report import figures
+        from stragglers.report import fitted as pictures
+
+        percent = tuple(range(1, 100))
+        drawn = pictures.fit_figure(_times(log, document, percent), percent, log.path.name)
+        figures.save(drawn, picture)
     if place:
         _write(place, document, log)
     if options.json:
@@ -47,6 +58,8 @@ def fit(options: argparse.Namespace) -> None:
     from stragglers.report import fits
 
     fits.print_fit(summary)
+    if picture:
+        print(f"picture: {picture}")
     if place:
         print(f"written: {place}, {_clients(place)}; `stragglers plan {place}` is next")
     else:
@@ -58,7 +71,7 @@ def summarised(log: "Log", fitted: Any, document: dict[str, Any]) -> dict[str, A
     import numpy as np
 
     clients = np.bincount(log.group).tolist()
-    measured, drawn = _measured(log), _drawn(log, document)
+    times = _times(log, document, PERCENTILES)
     return {
         "log": str(log.path),
         "participations": len(log.client),
@@ -74,50 +87,41 @@ def summarised(log: "Log", fitted: Any, document: dict[str, Any]) -> dict[str, A
                     factor: {**one.setting, "misfit": one.misfit}
                     for factor, one in fitted.factors[name].items()
                 },
-                "seconds": {"log": measured[name], "fitted": drawn[name]},
+                "seconds": {
+                    which: dict(zip(map(str, PERCENTILES), values.tolist(), strict=True))
+                    for which, values in times[name].items()
+                },
             }
             for index, name in enumerate(log.groups)
         },
     }
 
 
-def _measured(log: "Log") -> dict[str, dict[str, float]]:
-    """Percentiles of T by group, every client counted once."""
-    import numpy as np
-
-    from stragglers.fit import quantiles
-    from stragglers.luck import each_once
-
-    levels, found = np.array(PERCENTILES) / 100, {}
-    came, total, group = log.came, log.total, log.group[log.client]
-    for index, name in enumerate(log.groups):
-        lines = came & (group == index)
-        found[name] = quantiles(total[lines], each_once(log.client[lines]), levels)
-    return _named(found)
-
-
-def _drawn(log: "Log", document: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """The same of what a plan would draw, for the clients of the log."""
+def _times(
+    log: "Log", document: dict[str, Any], percentiles: tuple[int, ...]
+) -> dict[str, dict[str, Any]]:
+    """Of T by group: of the log, and of what a plan would draw for its clients."""
     import numpy as np
 
     from stragglers import build, config, latency
+    from stragglers.fit import quantiles
+    from stragglers.luck import each_once
 
     given = config.experiment_from(document).latency
     who, found = log.population(), {}
+    came, total, group = log.came, log.total, log.group[log.client]
     for index, name in enumerate(who.groups):
+        lines = came & (group == index)
+        weight = each_once(log.client[lines])
         members = np.flatnonzero(who.group == index)
         some = np.tile(members, -(-DRAWS // len(members)))  # of few clients many draws
-        group = who._replace(examples=who.examples[some], group=who.group[some])
-        times = latency.one_epoch(group, build.factors(given), seed=0, **build.beyond(given))
-        found[name] = np.percentile(np.sum(times, axis=0), PERCENTILES)
-    return _named(found)
-
-
-def _named(found: dict[str, Any]) -> dict[str, dict[str, float]]:
-    return {
-        name: {str(level): float(one) for level, one in zip(PERCENTILES, values, strict=True)}
-        for name, values in found.items()
-    }
+        some = who._replace(examples=who.examples[some], group=who.group[some])
+        drawn = latency.one_epoch(some, build.factors(given), seed=0, **build.beyond(given))
+        found[name] = {
+            "log": quantiles(total[lines], weight, np.array(percentiles) / 100),
+            "fitted": np.percentile(np.sum(drawn, axis=0), percentiles),
+        }
+    return found
 
 
 # Files.

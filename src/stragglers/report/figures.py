@@ -40,7 +40,7 @@ def accuracy_figure(records: Iterable[Record], interval: Interval = USUAL) -> Fi
     for part, section in zip(
         figure.subfigures(len(found), squeeze=False)[:, 0], found, strict=True
     ):
-        part.suptitle(f"{_text(section.title)}\nmedian and {interval.text}", fontsize=9)
+        part.suptitle(f"{as_it_is(section.title)}\nmedian and {interval.text}", fontsize=9)
         left, right = part.subplots(1, 2)
         style = looks(section.experiments)
         size, unit = curves.time_unit(curves.longest(section))
@@ -58,7 +58,7 @@ def line(
 ) -> None:
     """Median and band; a trial that diverged ends in a cross, one that still runs is thin."""
     style = {"color": look.colour, "linestyle": DASHES[look.dash]}
-    label = _text(curves.caption(experiment))
+    label = as_it_is(curves.caption(experiment))
     if band := curves.band(experiment, interval):
         x = band.x["time_s"] / size
         axes.plot(x, 100 * band.median[group], label=label, **style)
@@ -84,7 +84,7 @@ def trade_off_figure(
     what = "best straggler accuracy of each trial" if best else "end of training"
     for part, table in zip(figure.subfigures(len(found), squeeze=False)[:, 0], found, strict=True):
         part.suptitle(
-            f"{_text(table.section.title)}: {what}\nmedian and {interval.text}", fontsize=9
+            f"{as_it_is(table.section.title)}: {what}\nmedian and {interval.text}", fontsize=9
         )
         left, right = part.subplots(1, 2, sharey=True)
         style = looks(table.section.experiments)
@@ -115,11 +115,11 @@ def _points(
             xerr=np.nan_to_num([[x.median - x.low], [x.high - x.median]]) / size,
             yerr=np.nan_to_num([[y.median - y.low], [y.high - y.median]]) * 100,
             color=look.colour, marker=MARKERS[look.marker], markersize=5, elinewidth=1,
-            linestyle="none", label=_text(row.experiment.label),
+            linestyle="none", label=as_it_is(row.experiment.label),
         )  # fmt: skip
     for row in lost:
         look = style[row.experiment.label]
-        axes.plot([], [], "x", color=look.colour, label=_text(curves.caption(row.experiment)))
+        axes.plot([], [], "x", color=look.colour, label=as_it_is(curves.caption(row.experiment)))
     front = [middles[i] for i in curves.front(middles, less_x=key == "time_s")]
     axes.plot(*np.array(front).reshape(-1, 2).T, color="0.6", linewidth=1, zorder=0)
 
@@ -131,7 +131,7 @@ def _legend(part: Any, axes: Axes) -> None:
         part.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
 
 
-def _text(given: str) -> str:
+def as_it_is(given: str) -> str:
     """Text as it is: matplotlib takes $ for mathematics and hides labels that begin with _."""
     return given.replace("$", r"\$").replace("_", " _", given.startswith("_"))
 

@@ -1,6 +1,7 @@
 """A plan as a picture: who is how slow, and what the server waits for."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
@@ -33,11 +34,8 @@ def plan_figure(
                 color=_colours(population)[index], label=population.groups[index],
             )  # fmt: skip
         for axes in (density, cumulative):
-            axes.set_xscale("log")
+            logarithmic(axes)
             axes.set_xlim(low, high)
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.xaxis.set_minor_formatter(lambda value, _: "")
         density.legend(frameon=False)
     density.set_ylabel("clients (stacked)")
     cumulative.set(xlabel="latency [s]", ylabel="share of the group")
@@ -46,6 +44,14 @@ def plan_figure(
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def logarithmic(axes: Axes) -> None:
+    """Seconds from left to right, with numbers as people write them."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(lambda value, _: "")
 
 
 def _timeline(axes, population: Population, schedule: Schedule) -> None:

@@ -117,6 +117,7 @@ TINY = "--set writers=12 --set goal=3 --set updates=12 --set evaluations=2"
 COMMANDS = [
     "list",
     "plan glyphs/per-domain/feast --figure plan.png",
+    "fit log.csv --out fleet.toml --figure fit.png",
     "data glyphs --figure glyphs.png",
     f"run glyphs/per-domain/fedavg {TINY} --set threads=1 --trials 2 --processes 2",
     f"tune glyphs/per-domain/fedavg --grid grid.toml {TINY} --set threads=1",
@@ -146,6 +147,8 @@ def guarded(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_no_command_opens_a_connection(tmp_path):
     (tmp_path / "grid.toml").write_text("[[search]]\nbatch_size = [10, 20]\n")
+    log = [f"{client},{10 * client},{client + 5}" for client in range(1, 20)]
+    (tmp_path / "log.csv").write_text("\n".join(["client,examples,seconds", *log]))
     (tmp_path / "every.py").write_text(EVERY)
     done = guarded(tmp_path, "every.py", *COMMANDS)
     assert done.returncode == 0, done.stderr

@@ -1,9 +1,12 @@
-"""The paper's tables, measured: small result files, and the document that is made of them.
+"""The paper's tables, measured: small result files, and the pages that are made of them.
 
 results/          trials without their weights, as `stragglers table` reads them
-open_points.toml  what the paper leaves open, as settings to compare
+open_points.toml  what the paper leaves open, as settings to compare, and what came of it
 rows.py           what belongs to the reproduction, and the trials that there are of it
-claims.py         the paper's claims as comparisons of numbers
-document.py       docs/reproduction.md from template.md and numbers
+comparisons.py    rows against rows, and whether a difference is one
+claims.py         the paper's claims, as comparisons: by our numbers and by its own
+tables.py         numbers as cells, cells as tables
+costs.py          what was run, and what it took
+document.py       docs/reproduction.md and docs/open-points.md from *.md.j2 and all of these
 picture.py        docs/reproduction.svg
 """

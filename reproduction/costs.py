@@ -17,7 +17,6 @@ def ran(there: Found) -> dict[str, Any]:
         "trials": len(trials),
         "rows": len(rows),
         "of": len(published()),
-        "single": all(len(some) == 1 for some in there.values()),
         "device": every("device", "kind"),
         "jax": every("versions", "jax"),
         "trainings": round(sum(1 / models(trial) for trial in trials)),

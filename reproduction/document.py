@@ -8,7 +8,7 @@ an open point is to be read again when it has more trials than it was drawn from
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from stragglers import build, config
 from stragglers.commands.plan import summarised
 from stragglers.settings import Paper
 
+PAGES = ("reproduction.md", "open-points.md")  # in docs/, each from a template beside this file
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -98,8 +99,8 @@ def pages() -> Pages:
         "off": lambda preset, *sets: _off(Variant(preset, sets)),
         "longer": lambda preset, other, *sets: _longer(Variant(preset), Variant(other, sets)),
     }
-    names = {"reproduction.md": "template.md", "open-points.md": "open_points.md"}
-    return Pages({to: environment.get_template(of).render() for to, of in names.items()}, wrong)
+    text = {name: environment.get_template(f"{name}.j2").render() for name in PAGES}
+    return Pages(text, wrong)
 
 
 # Trials side by side.
@@ -215,5 +216,5 @@ def _expected_share(variant: Variant) -> float:
 
 
 def _time(variant: Variant, seed: int) -> float:
-    experiment: Any = config.experiment_from(config.override(variant.document, f"seed={seed}"))
+    experiment = config.experiment_from(config.override(variant.document, f"seed={seed}"))
     return build.timetable(experiment, build.clients(experiment.task, experiment.seed)).end

@@ -45,19 +45,19 @@ def fit(options: argparse.Namespace) -> None:
     summary = summarised(log, fitted, document)
     if picture:
         from stragglers.report import figures
-        from stragglers.report import fitted as pictures
+        from stragglers.report.fit_figure import fit_figure
 
         percent = tuple(range(1, 100))
-        drawn = pictures.fit_figure(_times(log, document, percent), percent, log.path.name)
+        drawn = fit_figure(_times(log, document, percent), percent, log.path.name)
         figures.save(drawn, picture)
     if place:
         _write(place, document, log)
     if options.json:
         print(base.json({**summary, "written": str(place) if place else None}))
         return
-    from stragglers.report import fits
+    from stragglers.report.fit_table import print_fit
 
-    fits.print_fit(summary)
+    print_fit(summary)
     if picture:
         print(f"picture: {picture}")
     if place:

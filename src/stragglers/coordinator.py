@@ -2,12 +2,13 @@
 
     dispatch                     clients may start
     receive                      a report has come; one that has come already counts once
+    lose                         a client has failed: its report will never come
     time_out, give_up, expire    waiting for a round, for a client, for late reports is over
 
     policy      when a server step is made, and who replaces whom
     algorithm   what the step does
 
-interpret.py drives one with simulated latencies; a federated runtime would drive one with messages.
+interpret.py drives one with simulated latencies, live.py with the messages of a federated runtime.
 """
 
 from collections.abc import Callable
@@ -47,6 +48,7 @@ class Order(NamedTuple):
 
     dispatch: int
     client: int
+    version: int  # server steps behind the model
     download: Download
 
 
@@ -94,7 +96,7 @@ class Coordinator:
         self.settled = 0  # rounds settled so far, in order
         self.opened_at: list[float] = []
         self.over = False  # past the last server step's own moment: reports meet no step
-        self.dropped = 0
+        self.dropped = self.failed = 0
         self.counts = {"on_time": 0, "late": 0, "unused": 0, "duplicate": 0}
         self.step_times: list[float] = []
 
@@ -109,7 +111,8 @@ class Coordinator:
             self.jobs[number] = _Job(client, self.version, now)
             teacher = self.teacher(number, self.version)
             starting = Starting(jnp.int32(self.version), jnp.int32(teacher))
-            orders.append(Order(number, client, self.algorithm.broadcast(self.state, starting)))
+            download = self.algorithm.broadcast(self.state, starting)
+            orders.append(Order(number, client, self.version, download))
             self.dispatches += 1
         self.groups += 1
         return orders
@@ -126,14 +129,29 @@ class Coordinator:
         if isinstance(self.policy, Buffer):
             self._gather(self._report(job, delta))
             return self._filled(self.policy, now)
-        is_open = len(self.opened_at) > self.version
-        if is_open and job.version == self.version:
+        if self._is_of_the_open_round(job):
             self._gather(self._report(job, delta))
-            if self.reports == self.policy.goal:
-                self._step(now)
-                return True
-            return False
+            return self._complete(self.policy, now)
         self._late(job, delta, now)
+        return False
+
+    def lose(self, number: int, now: float) -> bool:
+        """Knows that a client will never report; says whether a group may start."""
+        job = self.jobs.pop(number, None)
+        if job is None:
+            return False
+        self.failed += 1
+        if job.given_up:
+            return False
+        if isinstance(self.policy, Buffer):
+            self.places += 1
+            return self._filled(self.policy, now)
+        if self._is_of_the_open_round(job):
+            return self._complete(self.policy, now)
+        if job.version in self.waiting:
+            waiting = self.waiting[job.version]
+            self.waiting[job.version] = waiting._replace(missing=max(0, waiting.missing - 1))
+            self._settle_in_order()
         return False
 
     def give_up(self, number: int, now: float) -> bool:
@@ -145,7 +163,7 @@ class Coordinator:
 
     def time_out(self, round: int, now: float) -> bool:
         """Closes a round whose time is over, if it is open; says whether a group may start."""
-        if round != self.version or len(self.opened_at) <= self.version:
+        if round != self.version or not self.is_open:
             return False
         self._step(now)
         return True
@@ -159,9 +177,40 @@ class Coordinator:
 
     def finish(self) -> None:
         """Settles what is in; nothing more will come."""
-        for round, waiting in self.waiting.items():
-            self.waiting[round] = waiting._replace(missing=0)
-        self._settle_in_order()
+        self.state, self.settled = self.so_far(), self.settled + len(self.waiting)
+        self.waiting.clear()
+
+    def so_far(self) -> State:
+        """The state of a server that would stop now: nothing late comes any more."""
+        state = self.state
+        for round in sorted(self.waiting):
+            waiting = self.waiting[round]
+            state = self.algorithm.settle(state, waiting.opened, waiting.late, jnp.int32(round))
+        return state
+
+    def go_on(self, state: State, version: int, groups: int, dispatches: int) -> None:
+        """Takes over from a server that stopped: from its state, with nobody under way."""
+        self.state, self.version, self.settled = state, version, version
+        self.groups, self.dispatches = groups, dispatches
+        self.opened_at = [-np.inf] * version if isinstance(self.policy, Rounds) else []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a round is under way that the next report may be on time for."""
+        return len(self.opened_at) > self.version
+
+    def _is_of_the_open_round(self, job: _Job) -> bool:
+        return self.is_open and job.version == self.version
+
+    def _complete(self, policy: Rounds, now: float) -> bool:
+        """Closes a round that has its goal, or whose clients have all reported or failed."""
+        if self.reports < policy.goal and self._under_way():
+            return False
+        self._step(now)
+        return True
+
+    def _under_way(self) -> int:
+        return sum(job.version == self.version for job in self.jobs.values())
 
     def _gather(self, report: Sum) -> None:
         self.counts["on_time"] += 1
@@ -184,7 +233,7 @@ class Coordinator:
 
     def _step_now(self) -> int:
         """The server step whose end first knows what arrives now."""
-        between = isinstance(self.policy, Rounds) and len(self.opened_at) <= self.version
+        between = isinstance(self.policy, Rounds) and not self.is_open
         return self.version - 1 if between and not self.over else self.version
 
     def _step(self, now: float) -> None:
@@ -196,8 +245,8 @@ class Coordinator:
         self.state, opened = self.algorithm.step(self.state, self.gathered)
         self.gathered, self.reports, self.places = self.nobody, 0, 0
         if self.algorithm.settles == "by_round":
-            missing = sum(job.version == self.version for job in self.jobs.values())
-            self.waiting[self.version] = _Waiting(opened, self.nobody, *self._patience(missing))
+            patience = self._patience(self._under_way())
+            self.waiting[self.version] = _Waiting(opened, self.nobody, *patience)
         self.version += 1
         self.step_times.append(now)
         self._settle_in_order()

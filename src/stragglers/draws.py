@@ -49,6 +49,7 @@ class Purpose(IntEnum):
     DEVICE = 22  # what of the three factors a client keeps from one participation to the next
     SUBSET = 23  # which clients of each group are part of a smaller population
     DIGITS = 24  # which of EMNIST's stay where there are to be fewer
+    IDLE = 25  # which of a real fleet's clients that are there and idle a group starts
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

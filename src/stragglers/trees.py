@@ -95,13 +95,21 @@ def set_trial(tree: Any, trial: jax.Array, own: Any) -> Any:
     )  # fmt: skip
 
 
-def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+def named(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """Every leaf on the host, by its path: prefix/dense/kernel."""
     leaves, _ = jax.tree.flatten_with_path(tree)
+    begins = f"{prefix}/" if prefix else ""
     return {
-        f"{prefix}/{jax.tree_util.keystr(path, simple=True, separator='/')}": np.asarray(leaf)
+        begins + jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
         for path, leaf in leaves
     }
+
+
+def from_named(arrays: dict[str, np.ndarray], like: Tree, prefix: str = "") -> Tree:
+    """A tree as `like` is, of its leaves by path."""
+    return jax.tree.unflatten(
+        jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in named(like, prefix)]
+    )
 
 
 def copy(tree: Tree) -> Tree:

@@ -1,0 +1,320 @@
+"""A live server on a fleet in virtual time: the interpreter's twin, and what it alone does."""
+
+import csv
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from stragglers import draws, logs
+from stragglers.algorithms.base import with_ema
+from stragglers.algorithms.fare_dust import fare_dust
+from stragglers.algorithms.feast import feast
+from stragglers.algorithms.fedavg import fedavg
+from stragglers.coordinator import Buffer, Coordinator, Rounds
+from stragglers.errors import BadInput
+from stragglers.interpret import interpret
+from stragglers.live import PATIENCE, Clock, Link, Reply, serve
+from stragglers.weights import report_weights
+
+CLIENTS, STEPS, K = 12, 10, 3
+W0 = {"w": np.arange(4.0), "b": np.ones(2)}
+ADAM = optax.adam(0.05, b2=0.99, eps=1e-3)
+ALGORITHMS = {
+    "fedavg": with_ema(fedavg(ADAM), 0.6),
+    "fare-dust": fare_dust(ADAM, k=K),
+    "feast": feast(ADAM, beta=0.9, kappa=0.3),
+}
+POLICIES = {
+    "wait for all": Rounds(goal=4, cohort=4),
+    "over-selected": Rounds(goal=3, cohort=5),
+    "late in seconds": Rounds(goal=3, cohort=5, late_seconds=6.0),
+    "late in rounds": Rounds(goal=2, cohort=5, late_rounds=K),
+    "rounds given up": Rounds(goal=3, cohort=4, late_seconds=9.0, round_timeout=4.0, minimum=2),
+    "buffered": Buffer(buffer=3, concurrency=6),
+    "buffered, refilled at once": Buffer(buffer=3, concurrency=6, refill="at_once"),
+    "clients given up": Buffer(3, 6, "at_once", client_timeout=4.0, minimum=2),
+}  # fmt: skip
+
+
+def latencies(policy, seed=3):
+    """Whole seconds, so that every poll is on time; with ties, and some that never come."""
+    rng = np.random.default_rng(seed)
+    times = rng.integers(1, 9, 400).astype(float)
+    never = "given up" in policy
+    return np.where(never & (rng.random(400) < 0.1), np.inf, times)
+
+
+def trained(order):
+    """Something of a delta that depends on all that a client got."""
+    client, sent = order.client + 1.0, order.download
+    return jax.tree.map(lambda w, t: 0.1 * w - 0.03 * t + 0.01 * client, sent.model, sent.teacher)
+
+
+class Fleet:
+    """Clients in virtual time."""
+
+    def __init__(self, delays, online=lambda now: range(CLIENTS), spoil=lambda reply: reply):
+        self.now, self.delays, self.who, self.spoil = 0.0, delays, online, spoil
+        self.under_way, self.orders = [], []
+
+    def send(self, orders):
+        self.orders += orders
+        self.under_way += [(self.now + self.delays[o.dispatch], o) for o in orders]
+
+    def poll(self):
+        come = [order for at, order in self.under_way if at <= self.now]
+        self.under_way = [(at, order) for at, order in self.under_way if at > self.now]
+        return [
+            self.spoil(Reply(o.dispatch, trained(o), 3 + o.client, 0.5, "ab"[o.client % 2]))
+            for o in reversed(come)
+        ]
+
+    def serve(self, algorithm, policy, params=W0, **options):
+        def sleep(seconds):
+            self.now += seconds
+            assert self.now < 10_000, "it never ends"
+
+        link = Link(lambda: self.who(self.now), self.send, self.poll)
+        clock = Clock(lambda: self.now, sleep)
+        return serve(link, algorithm, policy, params, clock=clock, **{"steps": STEPS, **options})
+
+
+def interpreted(algorithm, policy, delays, seed, weigh):
+    """The same clients chosen among the idle, event by event."""
+
+    def choose(group):
+        busy = {job.client for job in server.jobs.values()}
+        idle = sorted({*range(CLIENTS)} - busy)
+        first = policy.cohort if isinstance(policy, Rounds) else policy.concurrency
+        later = {"at_update": 3, "at_once": 1}.get(getattr(policy, "refill", ""), first)
+        size = later if group else first
+        order = draws.generator(seed, draws.Purpose.IDLE, group).permutation(len(idle))
+        return [idle[place] for place in order[:size]]
+
+    def teacher(dispatch, version):
+        chance = draws.uniforms(seed, draws.Purpose.TEACHER, dispatch, dispatch + 1)[0]
+        return version - 1 - int(chance * min(version, max(1, algorithm.teachers)))
+
+    server = Coordinator(
+        algorithm, policy, W0, choose,
+        lambda s, client: float(weigh(np.array([s]), np.array([3 + client]))[0]), teacher,
+    )  # fmt: skip
+    return interpret(server, trained, lambda dispatch, client: delays[dispatch], STEPS)
+
+
+def weigh(staleness, sizes):
+    return report_weights(staleness, sizes, by="examples", discount="inverse_sqrt")
+
+
+def close(a, b):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12), a, b)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_is_the_interpreter_in_time(algorithm, policy):
+    chosen, rule, delays = ALGORITHMS[algorithm], POLICIES[policy], latencies(policy)
+    with jax.enable_x64(True):
+        told = interpreted(chosen, rule, delays, 5, weigh)
+        served = Fleet(delays).serve(chosen, rule, seed=5, weigh=weigh)
+        close(served.params, chosen.params(told.state))
+        close(served.model, chosen.model(told.state))
+    if isinstance(rule, Rounds):  # of a buffer the interpreter takes what comes with the last step
+        assert served.counts["on_time"] == told.counts["on_time"]
+    if algorithm == "feast":  # the others do not wait for what comes after the last step
+        assert served.counts["late"] == told.counts["late"]
+    assert not np.allclose(served.params["w"], W0["w"])
+
+
+def failing(*dispatches):
+    """Clients that say that they have failed."""
+
+    def spoil(reply):
+        failed = reply.dispatch in dispatches
+        return reply._replace(delta=None, error="out of memory") if failed else reply
+
+    return spoil
+
+
+def test_a_round_ends_without_clients_that_failed():
+    fleet = Fleet(np.array([1.0, 2, 3, 4] * 50), spoil=failing(1, 2))
+    steps = []
+    served = fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=4, cohort=4), steps=3,
+                         on_step=lambda step, now, model: steps.append((step, now)))  # fmt: skip
+    assert steps == [(1, 4.0), (2, 8.0), (3, 12.0)]
+    assert served.counts == {
+        "on_time": 10, "late": 0, "unused": 0, "duplicate": 0, "failed": 2, "dropped": 0,
+    }  # fmt: skip
+
+
+def test_a_round_ends_with_its_last_failure():
+    """The slowest client fails: nobody is left to be waited for."""
+    fleet = Fleet(np.array([1.0, 2, 3, 7] * 50), spoil=failing(3))
+    steps = []
+    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=4, cohort=4), steps=2,
+                on_step=lambda step, now, model: steps.append(now))  # fmt: skip
+    assert steps == [7.0, 14.0]
+
+
+def test_a_round_of_failures_moves_nothing():
+    fleet = Fleet(np.ones(50), spoil=failing(0, 1))
+    models = []
+    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=2, cohort=2), steps=2,
+                on_step=lambda step, now, model: models.append(model))  # fmt: skip
+    close(models[0], W0)
+    assert not np.allclose(models[1]["w"], W0["w"])
+
+
+def test_over_selection_makes_good_for_failures():
+    fleet = Fleet(np.array([1.0, 2, 3, 4] * 50), spoil=failing(0))
+    steps = []
+    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=3, cohort=4), steps=2,
+                on_step=lambda step, now, model: steps.append(now))  # fmt: skip
+    assert steps == [4.0, 7.0]
+
+
+@pytest.mark.parametrize("refill, started", [("at_update", 4), ("at_once", 6)])
+def test_a_buffer_leaves_the_place_of_a_failure_empty(refill, started):
+    fleet = Fleet(np.array([2.0, 2, 3, 4] * 50), spoil=failing(0, 1))
+    policy = Buffer(buffer=3, concurrency=4, refill=refill)
+    served = fleet.serve(fedavg(optax.sgd(1.0)), policy, steps=1)
+    assert len(fleet.orders) == started  # no more once the last step is made
+    assert served.counts["on_time"] == 1 and served.counts["failed"] == 2
+
+
+def test_feast_does_not_wait_for_who_failed():
+    """The late client of the last round fails at 9 s; its time would be over after 1,000."""
+    fleet = Fleet(np.array([1.0, 2, 9] * 50), spoil=failing(2, 5))
+    served = fleet.serve(ALGORITHMS["feast"], Rounds(2, 3, late_seconds=1000.0), steps=2)
+    assert served.seconds == 2 + 9 + 1  # a poll later
+    assert served.counts["failed"] == 2 and served.counts["late"] == 0
+
+
+def test_nothing_is_learned_from_a_fleet_that_fails():
+    fleet = Fleet(np.ones(500), spoil=failing(*range(500)))
+    with pytest.raises(BadInput, match=f"^{PATIENCE} clients in a row have failed.* out of memory"):
+        fleet.serve(fedavg(optax.sgd(1.0)), Rounds(4, 4), steps=100)
+
+
+def test_a_round_waits_for_its_cohort(caplog):
+    """Three clients until second 100, then six."""
+    fleet = Fleet(np.ones(50), online=lambda now: range(3 if now < 100 else 6))
+    served = fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=3, cohort=5), steps=1)
+    assert served.seconds == 102
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["3 clients are idle, 5 shall start"] * 2  # once a minute
+
+
+def test_a_buffer_starts_who_is_there():
+    """Two clients until second 10, then all; four are to be under way."""
+    fleet = Fleet(np.full(90, 100.0), online=lambda now: range(2 if now < 10 else CLIENTS))
+    fleet.serve(fedavg(optax.sgd(1.0)), Buffer(buffer=4, concurrency=4), steps=1)
+    assert [order.dispatch for order in fleet.orders] == [0, 1, 2, 3]
+    assert fleet.now == 111  # the last two started at 10
+
+
+def test_who_is_busy_is_not_asked_again():
+    """With a cohort of all but two clients, of which three are slow, a round waits for one."""
+    delays = np.array(([1.0] * 7 + [50] * 3) * 20)
+    fleet = Fleet(delays)
+    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=7, cohort=10), steps=2)
+    first, second = fleet.orders[:10], fleet.orders[10:]
+    assert len({order.client for order in second}) == 10
+    assert {order.client for order in first} != {order.client for order in second}
+    assert fleet.now == 52  # the second round starts when the first one's last are back
+
+
+def test_reports_that_are_no_numbers_are_dropped():
+    def spoil(reply):
+        nan = jax.tree.map(lambda x: x * np.nan, reply.delta)
+        return reply._replace(delta=nan) if reply.dispatch == 1 else reply
+
+    served = Fleet(np.ones(50), spoil=spoil).serve(fedavg(optax.sgd(1.0)), Rounds(3, 3), steps=1)
+    assert served.counts["dropped"] == 1
+    assert np.all(np.isfinite(served.params["w"]))
+
+
+def test_the_log_is_one_to_fit(tmp_path):
+    fleet = Fleet(np.array([2.0, 3, 4, 9] * 50), spoil=failing(0, 21))
+    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=3, cohort=4), folder=tmp_path, steps=8)
+    log = logs.read(tmp_path / "log.csv")
+    lines = [*csv.DictReader((tmp_path / "log.csv").read_text().splitlines())]
+    assert log.groups in (("a", "b"), ("b", "a"))
+    # The first to fail was never heard of before: what it has to train on is not known.
+    assert np.sum(~log.came) == 1 and len(lines) > 20
+    by_number = {order.dispatch: order for order in fleet.orders}
+    failed = next(line for line in lines if not line["training"])
+    assert int(failed["client"]) == by_number[21].client
+    assert failed["examples"] == str(3 + by_number[21].client)
+    first = lines[0]
+    assert (first["communication"], first["training"]) == ("2.500", "0.500")  # three seconds
+    assert (first["started"], first["version"], first["step"]) == ("0.000", "0", "0")
+    late = [line for line in lines if line["version"] != line["step"]]
+    assert {float(line["communication"]) for line in late} >= {8.5}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_server_goes_on_where_it_was(tmp_path, algorithm):
+    """Clients under way are forgotten; rounds, draws and the model go on."""
+    chosen, policy = ALGORITHMS[algorithm], Rounds(goal=3, cohort=3)
+    delays = np.array([1.0, 2, 3] * 50)
+    whole = Fleet(delays).serve(chosen, policy, seed=1)
+    first = Fleet(delays).serve(chosen, policy, seed=1, steps=4, folder=tmp_path)
+    steps = []
+    rest = Fleet(delays)
+    second = rest.serve(chosen, policy, seed=1, folder=tmp_path,
+                        on_step=lambda step, now, model: steps.append(step))  # fmt: skip
+    close((second.model, second.params), (whole.model, whole.params))
+    assert steps == [5, 6, 7, 8, 9, 10] and rest.orders[0].dispatch == 12
+    again = Fleet(delays).serve(chosen, policy, seed=1, folder=tmp_path)
+    close(again.model, whole.model)
+    assert again.seconds == 0 and not np.allclose(first.params["w"], whole.params["w"])
+
+
+def test_a_server_that_was_stopped_keeps_what_was_in(tmp_path):
+    """FeAST's rounds that still wait are settled with what they have."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(step, now, model):
+        if step == 5:
+            raise Stopped
+
+    chosen, policy = ALGORITHMS["feast"], Rounds(goal=2, cohort=4, late_seconds=30.0)
+    fleet = Fleet(np.array([1.0, 2, 5, 90] * 50))
+    with pytest.raises(Stopped):
+        fleet.serve(chosen, policy, folder=tmp_path, on_step=stop)
+    steps = []
+    Fleet(np.ones(90)).serve(chosen, policy, folder=tmp_path,
+                             on_step=lambda step, now, model: steps.append(step))  # fmt: skip
+    assert steps == [6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("damage, says", [
+    (lambda path: path.write_bytes(b"no tensors"), "no state of a server"),
+    (lambda path: path.write_bytes(path.read_bytes()[:-8]), "no state of a server"),
+])  # fmt: skip
+def test_a_damaged_state_is_no_start(tmp_path, damage, says):
+    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
+    damage(tmp_path / "state.safetensors")
+    with pytest.raises(BadInput, match=says):
+        Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=2, folder=tmp_path)
+
+
+def test_the_state_of_another_model_is_no_start(tmp_path):
+    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
+    for other in (dict(algorithm=fedavg(optax.sgd(1.0))), dict(params={**W0, "b": np.ones(3)})):
+        with pytest.raises(BadInput, match="another algorithm or model; name another folder"):
+            Fleet(np.ones(50)).serve(**{
+                "algorithm": fedavg(ADAM), "policy": Rounds(2, 2), "folder": tmp_path, **other,
+            })  # fmt: skip
+
+
+def test_weights_that_are_no_numbers_to_learn_are_refused():
+    with pytest.raises(BadInput, match="params: count is int32, expected floating-point"):
+        Fleet(np.ones(50)).serve(
+            fedavg(ADAM), Rounds(2, 2), {"w": np.ones(2), "count": np.int32(1)}
+        )

@@ -21,7 +21,7 @@ from stragglers.latency import Draw
 from stragglers.models.base import Model
 from stragglers.population import PAPER_GROUPS, Population
 from stragglers.rounds import over_selected
-from stragglers.setup import seed_word
+from stragglers.shuffle import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.base import Task
 

@@ -18,7 +18,7 @@ from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
 from stragglers.rounds import over_selected
 from stragglers.schedule import Fate
-from stragglers.setup import seed_word
+from stragglers.shuffle import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
 from tests import reference

@@ -25,7 +25,7 @@ from stragglers import trees
 from stragglers.algorithms.base import Download, Params
 from stragglers.errors import BadInput
 from stragglers.mesh import on_all
-from stragglers.shuffle import hashed, shuffled
+from stragglers.shuffle import hashed, seed_word, shuffled
 from stragglers.tasks.base import Lesson, Task
 
 
@@ -176,6 +176,30 @@ def local_training(
         return trees.subtract(sent.model, trained)
 
     return train
+
+
+def on_own_data(
+    lesson: Lesson, client: Client, *, epochs: float = 1, seed: int = 0
+) -> Callable[[Any, Any, Any], Params]:
+    """Builds (sent, x, y) -> trained weights: a client of a real fleet, with nobody else's data.
+
+    `sent` has a model, its teacher and a dispatch number; with the simulator's seed and numbers a
+    client's batches are those of the simulator.
+    """
+    train = jax.jit(local_training(lesson, client))
+
+    def trained(sent: Any, x: Any, y: Any) -> Params:
+        if len(x) == 0:
+            return sent.model
+        positions = np.array([int(epochs * len(x))])
+        steps = local_steps(positions, client, time_limited=False)
+        job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
+        data = Data(jnp.asarray(x), jnp.asarray(y))
+        download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
+        delta = train(data, seed_word(seed), download, jax.tree.map(np.int32, job))
+        return trees.subtract(download.model, delta)
+
+    return trained
 
 
 def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:

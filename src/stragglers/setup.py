@@ -27,7 +27,7 @@ from stragglers.programs import temporaries
 from stragglers.rows import Rows, rows_of
 from stragglers.schedule import Schedule
 from stragglers.server import Carry
-from stragglers.shuffle import hashed
+from stragglers.shuffle import seed_word
 from stragglers.table import table_of
 from stragglers.tasks.base import Task, check
 from stragglers.together import join, legs_of
@@ -170,12 +170,6 @@ def _narrower(lanes: int, memory: Memory, devices: int) -> int:
         return lanes
     each = min(lanes // devices - 1, lanes * room // memory.program // devices)
     return devices * max(each, 1)
-
-
-def seed_word(seed: int) -> np.uint32:
-    """A seed of any size as the 32 bits that programs take."""
-    words = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
-    return np.uint32(hashed(words[:1], words[1:])[0])
 
 
 def _work(rows: Rows, steps: NDArray[np.int64]) -> Work:

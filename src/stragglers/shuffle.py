@@ -34,6 +34,12 @@ def hashed(*words: Any) -> Any:
     return mixed(h)
 
 
+def seed_word(seed: int) -> np.uint32:
+    """A seed of any size as the 32 bits that programs take."""
+    words = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
+    return np.uint32(hashed(words[:1], words[1:])[0])
+
+
 def shuffled(position: Any, n: Any, key: Any) -> Any:
     """Where the permutation of 0..n-1 named by `key` sends `position`; all uint32 arrays."""
     x = position

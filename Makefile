@@ -46,8 +46,8 @@ reproduction: .venv/run.stamp  ## write docs/reproduction.md from reproduction/r
 	.venv/bin/python -m reproduction
 
 lock:  ## pin the newest dependencies again (needs uv)
-	$(LOCK) --group build -o requirements.lock
-	$(LOCK) --group dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --group dev -o requirements-dev.lock
+	$(LOCK) --group build -c requirements-dev.lock -o requirements.lock
 
 clean:  ## remove .venv and what tools left behind
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
@@ -60,7 +60,7 @@ clean:  ## remove .venv and what tools left behind
 	@touch $@
 
 .venv/dev.stamp: requirements-dev.lock pyproject.toml | .venv/bin/python
-	@echo "Installing $< into .venv (about 1.1 GB, once)"
+	@echo "Installing $< into .venv (about 1.3 GB, once)"
 	@$(INSTALL)
 	@touch .venv/run.stamp $@
 

@@ -17,9 +17,9 @@ ORDER = [
     "rounds", "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory",
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
-    "interpret", "checkpoint", "records", "plan", "report", "settings", "schema", "config",
-    "build", "words", "run", "recording", "progress", "stopping", "turns", "workers", "sharing",
-    "trials",
+    "interpret", "ledger", "live", "flower", "checkpoint", "records", "plan", "report", "settings",
+    "schema", "config", "build", "words", "run", "deploy", "recording", "progress", "stopping",
+    "turns", "workers", "sharing", "trials",
     "tune", "samples", "describe", "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {

@@ -19,7 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from stragglers import trees
-from stragglers.algorithms.base import Algorithm, Download, Params, Starting, State, Sum, plus
+from stragglers.algorithms.base import (
+    Algorithm,
+    Download,
+    Params,
+    Starting,
+    State,
+    Sum,
+    download,
+    plus,
+)
 
 
 class Rounds(NamedTuple):
@@ -92,6 +101,7 @@ class Coordinator:
         self.groups = 0
         self.jobs: dict[int, _Job] = {}  # by dispatch; reported ones are gone
         self.dispatches = 0
+        self.arrived: dict[int, Sum] = {}  # by round: late, to be settled before the next start
         self.waiting: dict[int, _Waiting] = {}  # by round
         self.settled = 0  # rounds settled so far, in order
         self.opened_at: list[float] = []
@@ -102,6 +112,8 @@ class Coordinator:
 
     def dispatch(self, now: float) -> list[Order]:
         """Starts the next group of clients from the newest model."""
+        self.state = self._with_arrived()
+        self.arrived.clear()
         if isinstance(self.policy, Rounds):
             self.opened_at.append(now)
             self._give_up_rounds()
@@ -111,8 +123,8 @@ class Coordinator:
             self.jobs[number] = _Job(client, self.version, now)
             teacher = self.teacher(number, self.version)
             starting = Starting(jnp.int32(self.version), jnp.int32(teacher))
-            download = self.algorithm.broadcast(self.state, starting)
-            orders.append(Order(number, client, self.version, download))
+            sent = download(self.algorithm, self.state, starting)
+            orders.append(Order(number, client, self.version, sent))
             self.dispatches += 1
         self.groups += 1
         return orders
@@ -178,14 +190,21 @@ class Coordinator:
     def finish(self) -> None:
         """Settles what is in; nothing more will come."""
         self.state, self.settled = self.so_far(), self.settled + len(self.waiting)
+        self.arrived.clear()
         self.waiting.clear()
 
     def so_far(self) -> State:
         """The state of a server that would stop now: nothing late comes any more."""
-        state = self.state
+        state = self._with_arrived()
         for round in sorted(self.waiting):
             waiting = self.waiting[round]
             state = self.algorithm.settle(state, waiting.opened, waiting.late, jnp.int32(round))
+        return state
+
+    def _with_arrived(self) -> State:
+        state = self.state
+        for round in sorted(self.arrived):
+            state = self.algorithm.settle(state, None, self.arrived[round], jnp.int32(round))
         return state
 
     def go_on(self, state: State, version: int, groups: int, dispatches: int) -> None:
@@ -274,11 +293,11 @@ class Coordinator:
             return
         if (
             self.algorithm.settles == "at_arrival"
-            and age < self.algorithm.teachers
+            and age < (self.algorithm.teachers or np.inf)
             and not self.over
         ):
-            report = self._report(job, delta)
-            self.state = self.algorithm.settle(self.state, None, report, jnp.int32(job.version))
+            late = self.arrived.get(job.version, self.nobody)
+            self.arrived[job.version] = plus(late, self._report(job, delta))
         elif self.algorithm.settles == "by_round":
             waiting = self.waiting[job.version]
             self.waiting[job.version] = waiting._replace(

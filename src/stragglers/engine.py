@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from stragglers import mesh as devices
 from stragglers import trees
-from stragglers.algorithms.base import Algorithm, Download, Params, Sum
+from stragglers.algorithms.base import Algorithm, Download, Params, Sum, download
 from stragglers.client import Batch, Client, Data, local_sgd, local_training
 from stragglers.handover import Ending, corrupted, hand_over
 from stragglers.programs import compiled
@@ -85,7 +85,7 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         buckets, lost = parts
         i = table.order[place]
         job, starting = trees.row((table.job, table.starting), i)
-        sent = code.algorithm.broadcast(server, starting)
+        sent = download(code.algorithm, server, starting)
         delta = train(feed.data, feed.seed[0], sent, job)
         if table.corrupt is not None:
             delta = corrupted(table.corrupt[i], delta)
@@ -134,12 +134,13 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
 
     def teachers(carry: Carry, rows: jax.Array) -> Params:
         """One for each lane where the algorithm has its own; else nobody needs a copy."""
-        if not (algorithm.teachers and client.distillation):
+        teach = algorithm.teach
+        if not (teach and client.distillation):
             return None
 
         def one(row: jax.Array) -> Params:
             state = state_of(carry, table.trial[row])
-            return algorithm.broadcast(state, trees.row(table.starting, row)).teacher
+            return teach(state, trees.row(table.starting, row))
 
         return jax.vmap(one)(rows)
 

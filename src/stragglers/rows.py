@@ -48,11 +48,11 @@ def rows_of(
     seed: int,
     teachers: int = 1,
 ) -> Rows:
-    """Keeps what an algorithm uses of a schedule; `teachers` is the length of its history."""
+    """Keeps what an algorithm uses of a schedule; `teachers`: the length of its history, or 0."""
     late = schedule.fate == Fate.LATE
     used = schedule.fate == Fate.ON_TIME
     if settles == "at_arrival":  # and while the history still holds their round
-        remembered = schedule.step - schedule.version < teachers
+        remembered = (schedule.step - schedule.version < teachers) | (teachers == 0)
         used = used | (late & remembered & (schedule.step < schedule.steps))
     elif settles == "by_round":
         used = used | late

@@ -1,7 +1,7 @@
 """What a server algorithm is, and the words that all of them use.
 
-An algorithm says what a starting client receives and what the server does with reports. When
-things happen is not its business: the schedule has decided that already.
+An algorithm says what clients start from, who teaches them and what the server does with reports.
+When things happen is not its business: the schedule has decided that already.
 
     Sum      weighted sum of deltas; algorithms are linear in reports
     delta    start - end: it descends, so it goes to optax as a gradient
@@ -46,24 +46,28 @@ class Starting(NamedTuple):
 
 
 class Download(NamedTuple):
+    """What a starting client receives."""
+
     model: Params
-    teacher: Params  # the model itself, unless the algorithm has something better
+    teacher: Params  # the model itself, unless the algorithm teaches something better
 
 
 class Algorithm(NamedTuple):
     """A server: pure functions, closed over their hyper-parameters."""
 
     init: Callable[[Params], State]
-    broadcast: Callable[[State, Starting], Download]
     step: Callable[[State, Sum], tuple[State, Open]]  # on the reports that are on time
     settle: Callable[[State, Open, Sum, jax.Array], State]  # on late reports of a round
     model: Callable[[State], Params]  # what is evaluated
     params: Callable[[State], Params]  # w, what the next client starts from
+    teach: Callable[[State, Starting], Params] | None = None  # its teacher; default that model
     others: tuple[Callable[[State], Params], ...] = ()  # more models of one training: `all_of`
-    # When late reports are settled: never, as they arrive, or once for every round when all of
-    # its reports are in or given up.
+    # When late reports are settled: never, after the server step during which they arrive, or once
+    # for every round when all of its reports are in or given up.
     settles: Literal["never", "at_arrival", "by_round"] = "never"
-    teachers: int = 0  # rounds of its history that teach; 0: the model that clients start from does
+    # Rounds that may teach a client, and whose late reports settle at arrival; 0: it keeps no
+    # history, and every report that the schedule calls late is settled.
+    teachers: int = 0
 
 
 class Mean(NamedTuple):
@@ -78,6 +82,11 @@ class Mean(NamedTuple):
 
 
 BY_WEIGHT = Mean()
+
+
+def download(algorithm: Algorithm, state: State, starting: Starting) -> Download:
+    model = algorithm.params(state)
+    return Download(model, algorithm.teach(state, starting) if algorithm.teach else model)
 
 
 def plus(a: Sum, b: Sum) -> Sum:
@@ -128,6 +137,7 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
         inner = algorithm.init(params)
         return beside(inner, trees.copy(algorithm.model(inner)))
 
+    teach = algorithm.teach
     by_round = algorithm.settles == "by_round"  # there the model moves when a round is settled
 
     def step(state: State, on_time: Sum) -> tuple[State, Open]:
@@ -150,11 +160,11 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
 
     return algorithm._replace(
         init=init,
-        broadcast=lambda state, starting: algorithm.broadcast(inside(state), starting),
         step=step,
         settle=settle,
         model=lambda state: state.aside[1],
         params=lambda state: algorithm.params(inside(state)),
+        teach=teach and (lambda state, starting: teach(inside(state), starting)),
     )
 
 
@@ -165,6 +175,7 @@ def all_of(algorithms: Sequence[Algorithm]) -> Algorithm:
     aside <- each one's own
     """
     first = algorithms[0]
+    teach = first.teach
 
     def each(state: State) -> list[State]:
         return [State(state.core, aside) for aside in state.aside]
@@ -190,10 +201,10 @@ def all_of(algorithms: Sequence[Algorithm]) -> Algorithm:
 
     return first._replace(
         init=init,
-        broadcast=lambda state, starting: first.broadcast(each(state)[0], starting),
         step=step,
         settle=settle,
         model=model(0),
         params=lambda state: first.params(each(state)[0]),
+        teach=teach and (lambda state, starting: teach(each(state)[0], starting)),
         others=tuple(model(which) for which in range(1, len(algorithms))),
     )

@@ -26,7 +26,6 @@ from stragglers import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
     Algorithm,
-    Download,
     Mean,
     Params,
     Starting,
@@ -72,11 +71,11 @@ def fare_dust(
             return descend(server, mean, params, optimizer, late)[0]
         return trees.subtract(params, trees.scale(teacher_lr, mean(late)))
 
-    def broadcast(state: State, starting: Starting) -> Download:
+    def teach(state: State, starting: Starting) -> Params:
         core: FareDustCore = state.core
         late = trees.row(core.history, starting.teacher % k)
         teacher = moved(core.params, core.optimizer, late)
-        return Download(core.params, trees.where(starting.teacher < 0, core.params, teacher))
+        return trees.where(starting.teacher < 0, core.params, teacher)
 
     def step(state: State, on_time: Sum) -> tuple[State, None]:
         core: FareDustCore = state.core
@@ -105,6 +104,6 @@ def fare_dust(
         return state.aside if average == "corrected" else state.core.params
 
     return Algorithm(
-        init, broadcast, step, settle, model=model, params=params,
+        init, step, settle, model=model, params=params, teach=teach,
         settles="at_arrival", teachers=k,
     )  # fmt: skip

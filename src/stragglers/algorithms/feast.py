@@ -19,10 +19,8 @@ from stragglers import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
     Algorithm,
-    Download,
     Mean,
     Params,
-    Starting,
     State,
     Sum,
     descend,
@@ -57,10 +55,6 @@ def feast(
     def init(params: Params) -> State:
         return State(FeastCore(trees.copy(params), server.init(params)), aside=trees.copy(params))
 
-    def broadcast(state: State, starting: Starting) -> Download:
-        del starting
-        return Download(state.core.params, state.core.params)
-
     def step(state: State, on_time: Sum) -> tuple[State, FeastOpen]:
         core: FeastCore = state.core
         stepped = FeastCore(*descend(server, mean, *core, on_time))
@@ -78,7 +72,7 @@ def feast(
         return State(state.core, trees.where(moves(everybody), new, auxiliary))
 
     return Algorithm(
-        init, broadcast, step, settle,
+        init, step, settle,
         model=lambda state: state.aside, params=lambda state: state.core.params,
         settles="by_round",
     )  # fmt: skip

@@ -15,10 +15,8 @@ from stragglers import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
     Algorithm,
-    Download,
     Mean,
     Params,
-    Starting,
     State,
     Sum,
     descend,
@@ -37,10 +35,6 @@ def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algo
     def init(params: Params) -> State:
         return State(FedAvgCore(trees.copy(params), server.init(params)))
 
-    def broadcast(state: State, starting: Starting) -> Download:
-        del starting
-        return Download(state.core.params, state.core.params)
-
     def step(state: State, on_time: Sum) -> tuple[State, None]:
         core: FedAvgCore = state.core
         return State(FedAvgCore(*descend(server, mean, *core, on_time))), None
@@ -48,4 +42,4 @@ def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algo
     def params(state: State) -> Params:
         return state.core.params
 
-    return Algorithm(init, broadcast, step, nothing_to_settle, model=params, params=params)
+    return Algorithm(init, step, nothing_to_settle, model=params, params=params)

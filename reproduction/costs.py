@@ -1,5 +1,6 @@
 """What was run, and what it took: trials, trainings, hours; seconds and memory of each row."""
 
+from collections import Counter
 from typing import Any
 
 from reproduction.rows import Found, published
@@ -9,24 +10,40 @@ from stragglers.records import Record
 def ran(there: Found) -> dict[str, Any]:
     trials = [trial for some in there.values() for trial in some]
     rows = [variant for variant in published() if variant.key in there]
-
-    def every(*path: str) -> str:
-        return " and ".join(sorted({trial.run[path[0]][path[1]] for trial in trials}))
-
+    devices = Counter(trial.run["device"]["kind"] for trial in trials)
     return {
         "trials": len(trials),
         "rows": len(rows),
         "of": len(published()),
-        "device": every("device", "kind"),
-        "jax": every("versions", "jax"),
-        "trainings": round(sum(1 / models(trial) for trial in trials)),
-        "hours": sum(
-            trial.run["wall_s"] / trial.run["device"]["trials_together"] / models(trial)
-            for trial in trials
-        )
-        / 3600,
+        "trainings": _trainings(trials),
         "client_updates": sum(trial.run["trained"] / models(trial) for trial in trials),
+        "on": [
+            _on([trial for trial in trials if trial.run["device"]["kind"] == device])
+            for device, _ in devices.most_common()
+        ],
     }
+
+
+def _on(trials: list[Record]) -> dict[str, Any]:
+    """Of one kind of device."""
+    seconds = sum(
+        trial.run["wall_s"] / trial.run["device"]["trials_together"] / models(trial)
+        for trial in trials
+    )
+    return {
+        "device": trials[0].run["device"]["kind"],
+        "jax": " and ".join(sorted({trial.run["versions"]["jax"] for trial in trials})),
+        "trainings": _trainings(trials),
+        "hours": seconds / 3600,
+    }
+
+
+def _trainings(trials: list[Record]) -> int:
+    return round(sum(1 / models(trial) for trial in trials))
+
+
+def is_on_a_cpu(trial: Record) -> bool:
+    return trial.run["device"]["platform"] == "cpu"
 
 
 def models(trial: Record) -> int:

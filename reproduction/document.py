@@ -74,6 +74,11 @@ def pages() -> Pages:
             _trials_of(point, there) == point.concluded_from,
             point.conclusion or f"`{point.name}` has no conclusion",
         ),
+        "on_cpu": lambda point: [
+            point.label(variant)
+            for variant in point.variants
+            if any(map(costs.is_on_a_cpu, there.get(variant.key, [])))
+        ],
         "exchange": tables.exchanged(numbers, there),
         "on_the_way": tables.on_the_way(there),
         "digits": tables.digits(numbers),

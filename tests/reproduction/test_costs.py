@@ -19,7 +19,7 @@ def test_trials_of_one_program_share_its_time(there):
     alone, of_three = (costs.costs({key: [one]})[1][0] for one in (trial, shared))
     assert alone[1] == "24" and of_three[1] == "8"
     assert [one[-1] for one in (alone, of_three)] == ["1", "3"]
-    hours = [costs.ran({key: [one]})["hours"] for one in (trial, shared)]
+    hours = [costs.ran({key: [one]})["on"][0]["hours"] for one in (trial, shared)]
     assert hours[0] == pytest.approx(3 * hours[1])
 
 
@@ -32,4 +32,15 @@ def test_models_of_one_training_are_counted_once(there):
     alone, shared = (costs.ran({key: [trial] * 11}) for trial in (first, second))
     assert (alone["trainings"], shared["trainings"]) == (11, 1)
     assert shared["client_updates"] == pytest.approx(second.run["trained"])
-    assert shared["hours"] == pytest.approx(second.run["wall_s"] / 3600)
+    assert shared["on"][0]["hours"] == pytest.approx(second.run["wall_s"] / 3600)
+
+
+def test_devices_are_told_apart(there):
+    key = rows.Variant("emnist/per-domain/fedadam").key
+    trials = there[key]
+    cpu = trials[0]._replace(run={**trials[0].run, "wall_s": 7200, "device": {
+        "platform": "cpu", "kind": "cpu", "trials_together": 1}})  # fmt: skip
+    most, other = costs.ran({key: [*trials, cpu]})["on"]
+    assert (most["device"], other["device"]) == ("NVIDIA H200", "cpu")
+    assert other["hours"] == 2 and other["trainings"] == 1 and most["trainings"] == len(trials)
+    assert costs.is_on_a_cpu(cpu) and not any(map(costs.is_on_a_cpu, trials))

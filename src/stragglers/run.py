@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from stragglers import build, settings, subset
+from stragglers import build, own, settings, subset
 from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -49,7 +49,9 @@ class Prepared(NamedTuple):
 def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
     """Everything that can be wrong is found here, before training `together` of its trials."""
     build.check_trainable(experiment)
-    assert experiment.client
+    assert experiment.client and experiment.server and experiment.algorithm
+    if isinstance(experiment.algorithm, settings.Own):  # others have nothing to refuse
+        algorithm(experiment.server, experiment.algorithm, experiment.aggregation.normalise, 1)
     who = task(experiment.task)
     teachers = build.history_length(experiment)
     model = jax.eval_shape(who.model.init, jax.random.key(0))
@@ -197,6 +199,8 @@ def algorithm(
             )  # fmt: skip
         case settings.Feast():
             chosen = feast(optimizer, beta=given.beta, kappa=given.kappa, mean=mean)
+        case settings.Own():
+            chosen = own.algorithm(given.file, given.function, optimizer, mean, given.arguments)
     return with_ema(chosen, given.ema)
 
 

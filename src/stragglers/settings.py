@@ -260,7 +260,19 @@ class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
     ema: Decay = 0.0
 
 
-Algorithm = FedAvg | FedBuff | FareDust | Feast
+class Own(Settings, frozen=True, tag="own", tag_field="name"):
+    """An algorithm of one's own: a function in a Python file, see own.py."""
+
+    file: str  # beside the settings; counts by what is in it
+    function: str
+    arguments: dict[str, bool | int | float | str] = {}
+    ema: Decay = 0.0
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.function, self.ema, tuple(sorted(self.arguments.items()))))
+
+
+Algorithm = FedAvg | FedBuff | FareDust | Feast | Own
 
 # What an algorithm has aside, and training does not depend on: models that differ in these alone
 # come from one training.

@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws, schedule
+from stragglers import draws, idle, schedule
 from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
-from stragglers.schedule import Fate, Schedule
+from stragglers.schedule import Busy, Fate, Schedule
 
 
 def buffered(
@@ -37,10 +37,11 @@ def buffered(
     minimum: int | None = None,
     faults: Faults | None = None,
     check_in: NDArray[np.float64] | None = None,
+    busy: Busy = "again",
 ) -> Schedule:
     """Asynchronous server steps on every `buffer` reports, with `concurrency` clients under way.
 
-    As many whole steps are made as fit into `updates`. `check_in` as in rounds.py.
+    As many whole steps are made as fit into `updates`. `check_in` and `busy` as in rounds.py.
     """
     steps, least = check(
         buffer=buffer, concurrency=concurrency, updates=updates, client_timeout=client_timeout,
@@ -51,15 +52,17 @@ def buffered(
 
     groups = steps * buffer // group  # as many as replace every report
     dispatches = concurrency + groups * group
-    who = np.empty(dispatches, np.int32)
-    who[:concurrency] = draws.cohorts(
-        seed, draws.Purpose.FIRST_CLIENTS, clients, concurrency, 0, 1, check_in
-    )[0]
-    who[concurrency:] = draws.cohorts(
-        seed, draws.Purpose.CLIENTS, clients, group, 0, groups, check_in
-    ).ravel()
-    drawn = schedule.drawn(latency, faults, who)
     patience = np.inf if client_timeout is None else client_timeout
+    first = draws.cohorts(seed, draws.Purpose.FIRST_CLIENTS, clients, concurrency, 0, 1, check_in)[
+        0
+    ]
+    if busy == "again":
+        refills = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, group, 0, groups, check_in)
+        who = np.concatenate([first, refills.ravel()])
+    else:
+        pool = idle.Pool(clients, latency, faults, seed, check_in)
+        who = idle.of_buffer(pool, first, group=group, groups=groups, patience=patience)
+    drawn = schedule.drawn(latency, faults, who)
     delay = np.minimum(drawn.seconds, patience)
 
     # `source[i]` is the dispatch that comes i-th, as a report or given up, at time `arrival[i]`.

@@ -195,6 +195,7 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         "minimum": given.minimum,
         "faults": struck(experiment.faults, who, seed),
         "check_in": checking_in(given.check_in, who),
+        "busy": given.busy,
     }
     if isinstance(given, settings.Buffered):
         return buffer.buffered(

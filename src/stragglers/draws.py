@@ -12,6 +12,7 @@ budget, an evaluation or a resumed run never changes what came before.
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Purpose(IntEnum):
     DEVICE = 22  # what of the three factors a client keeps from one participation to the next
     SUBSET = 23  # which clients of each group are part of a smaller population
     DIGITS = 24  # which of EMNIST's stay where there are to be fewer
-    IDLE = 25  # which of a real fleet's clients that are there and idle a group starts
+    IDLE = 25  # which clients a group starts where whoever is busy is not asked
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:
@@ -61,23 +62,38 @@ def normals(
     seed: int, purpose: Purpose, first: int, last: int, columns: int
 ) -> NDArray[np.float64]:
     """Rows `first` to `last` of an endless table of standard normal draws, [columns, rows]."""
-    return _blocks(
-        lambda block: generator(seed, purpose, block).standard_normal((columns, BLOCK)), first, last
-    )
+    return _blocks(lambda block: _normal_block(seed, purpose, block, columns), first, last)
+
+
+@lru_cache(maxsize=4)  # whoever draws a few rows at a time asks for a block again and again
+def _normal_block(seed: int, purpose: Purpose, block: int, columns: int) -> NDArray[np.float64]:
+    drawn = generator(seed, purpose, block).standard_normal((columns, BLOCK))
+    drawn.flags.writeable = False
+    return drawn
 
 
 def uniforms(seed: int, purpose: Purpose, first: int, last: int) -> NDArray[np.float64]:
     """Rows `first` to `last` of an endless table of uniform draws."""
-    return _blocks(lambda block: generator(seed, purpose, block).random(BLOCK), first, last)
+    return _blocks(lambda block: _uniform_block(seed, purpose, block), first, last)
+
+
+@lru_cache(maxsize=8)
+def _uniform_block(seed: int, purpose: Purpose, block: int) -> NDArray[np.float64]:
+    drawn = generator(seed, purpose, block).random(BLOCK)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def _blocks(
     draw: Callable[[int], NDArray[np.float64]], first: int, last: int
 ) -> NDArray[np.float64]:
     first_block = first // BLOCK
-    blocks = [draw(block) for block in range(first_block, max(-(-last // BLOCK), first_block + 1))]
     offset = first_block * BLOCK
-    return np.concatenate(blocks, axis=-1)[..., first - offset : last - offset]
+    rows = slice(first - offset, last - offset)
+    if last <= offset + BLOCK:
+        return draw(first_block)[..., rows].copy()
+    blocks = [draw(block) for block in range(first_block, -(-last // BLOCK))]
+    return np.concatenate(blocks, axis=-1)[..., rows]
 
 
 def cohorts(

@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws, schedule
+from stragglers import draws, idle, schedule
 from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
-from stragglers.schedule import Fate, Schedule
+from stragglers.schedule import Busy, Fate, Schedule
 
 
 def over_selected(
@@ -38,13 +38,15 @@ def over_selected(
     minimum: int | None = None,
     faults: Faults | None = None,
     check_in: NDArray[np.float64] | None = None,
+    busy: Busy = "again",
 ) -> Schedule:
     """Synchronous rounds that close at the goal-th report of their cohort.
 
     Late reports are dropped, or tracked for `late_seconds` from their round's opening (FeAST's
     tau_max; the plan then ends when the last of them is in), or for `late_rounds` rounds
     (FARe-DUST's k). As many whole rounds are made as fit into `updates`. `check_in` is how likely
-    each client is to be chosen, against the others; by default all are alike.
+    each client is to be chosen, against the others; by default all are alike. Whoever is `busy` may
+    be asked again, or is not: then a round opens when a whole cohort is idle.
     """
     rounds, least = check(
         goal=goal, cohort=cohort, updates=updates, late_seconds=late_seconds,
@@ -52,7 +54,13 @@ def over_selected(
     )  # fmt: skip
     schedule.check_drawable("cohort", cohort, clients, check_in)
 
-    who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds, check_in)
+    opens = None
+    if busy == "again":
+        who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds, check_in)
+    else:
+        pool = idle.Pool(clients, latency, faults, seed, check_in)
+        who, opens = idle.of_rounds(pool, goal=goal, cohort=cohort, rounds=rounds,
+                                    round_timeout=round_timeout)  # fmt: skip
     drawn = schedule.drawn(latency, faults, who.ravel())
     delay = drawn.seconds.reshape(rounds, cohort)
 
@@ -61,8 +69,13 @@ def over_selected(
         duration = np.minimum(duration, round_timeout)
     stuck = int(np.argmax(np.append(duration, np.inf) == np.inf))  # no round closes from here on
     duration, delay = duration[:stuck], delay[:stuck]
-    closes = np.cumsum(duration)
-    opens = np.concatenate([[0.0], closes[:-1]])
+    if opens is None:
+        closes = np.cumsum(duration)
+        opens = np.concatenate([[0.0], closes[:-1]])
+    else:
+        opens = opens[:stuck]
+        closes = opens + duration
+        duration = np.diff(closes, prepend=0.0)  # with the time until a cohort was idle
     report = opens[:, None] + delay
     on_time = _until(closes, report, goal)
     kept_up = on_time.sum(axis=1, keepdims=True) >= least  # rounds that are not abandoned

@@ -7,7 +7,7 @@ A `Schedule` is the whole history of an experiment, decided before any training.
                count in the order in which their clients were started, and a client that starts at
                a time knows every report of that time whose client started before it
     clock      float64 seconds, made by addition only
-    clients    one that is still under way may be drawn again
+    clients    one that is still under way may be drawn again, unless whoever is busy is skipped
     patience   nobody knows that a report will never come, so waiting has an end where one is
                declared; a step on fewer than `minimum` reports is abandoned: nobody's report
                counts, version and clock advance
@@ -17,7 +17,7 @@ A `Schedule` is the whole history of an experiment, decided before any training.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
 
+Busy = Literal["again", "skip"]  # what becomes of clients that still work when others are drawn
 CHUNK = 1 << 20  # dispatches that are drawn or walked together: bounds memory, changes nothing
 
 
@@ -82,18 +83,18 @@ class Drawn(NamedTuple):
     works: NDArray[np.float64]  # seconds that its device works
 
 
-def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32]) -> Drawn:
-    """What becomes of every dispatch, part by part."""
+def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32], start: int = 0) -> Drawn:
+    """What becomes of every dispatch from number `start` on, part by part."""
     seconds, examples = np.empty(len(who)), np.empty(len(who), np.int64)
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
-        seconds[part], examples[part] = latency(first, who[part])
+        seconds[part], examples[part] = latency(start + first, who[part])
     if faults is None:
         return Drawn(seconds, examples, np.zeros(len(who), np.int8), seconds)
     fault, worked = np.empty(len(who), np.int8), np.empty(len(who))
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
-        fault[part], worked[part] = faults(first, who[part])
+        fault[part], worked[part] = faults(start + first, who[part])
     works = np.multiply(seconds, worked, out=np.zeros(len(who)), where=worked > 0)
     return Drawn(np.where(lost(fault), np.inf, seconds), examples, fault, works)
 

@@ -163,6 +163,7 @@ class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind")
     minimum: Count | None = None  # reports without which it is then abandoned; default 1
     time_limit: TimeLimit | None = None
     check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
+    busy: Literal["again", "skip"] = "again"  # whether whoever still works may be asked again
 
 
 class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
@@ -173,6 +174,7 @@ class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
     minimum: Count | None = None  # reports without which a step is abandoned; default 1
     time_limit: TimeLimit | None = None
     check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
+    busy: Literal["again", "skip"] = "again"  # whether whoever still works may be asked again
 
 
 Schedule = OverSelected | Buffered

@@ -23,6 +23,7 @@ def policy(experiment: settings.Experiment) -> str:
     words += [_limit(given.time_limit)] if given.time_limit else []
     words += [f"{name} checks in {often:g} times as often"
               for name, often in (given.check_in or {}).items()]  # fmt: skip
+    words += ["nobody asked again while it works"] if given.busy == "skip" else []
     words += _luck(experiment.latency)
     return ", ".join(words + ([_faults(faulty)] if faulty else []))
 

@@ -11,8 +11,9 @@ SRC = TESTS.parent / "src" / "stragglers"
 
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
-    "__init__", "errors", "device", "files", "csvfile", "tomlfile", "draws", "distributions",
-    "partition", "population", "subset", "data", "handwriting", "latency", "faults", "logs",
+    "__init__", "errors", "device", "files", "csvfile", "tomlfile", "measured", "draws",
+    "distributions", "partition", "population", "subset", "data", "handwriting", "latency",
+    "faults", "logs",
     "totals", "luck", "fit", "schedule",
     "rounds", "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory",
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stragglers import build, config, latency, luck
+from stragglers import build, config, latency, luck, totals
 from stragglers.distributions import constant, lognormal, pareto, percentiles
 from stragglers.errors import BadInput
 from stragglers.fit import document, fit
@@ -18,6 +18,8 @@ TRUE = {  # the paper's, as latency.py has them: mu and sigma
     "standard": {"communication": (2.7, 1), "overhead": (3, 0.3), "per_example": (-2, 0.2)},
     "straggler": {"communication": (3.7, 1), "overhead": (3.5, 0.3), "per_example": (-1, 0.5)},
 }
+
+ALONE = {"all": PER_DOMAIN["straggler"]}
 
 
 def drawn(
@@ -196,6 +198,35 @@ def test_equal_examples_say_nothing_of_time_by_example(examples):
     for name in ("overhead", "per_example"):
         assert found[name].setting == {"kind": "constant", "value": 0.0}
     np.testing.assert_allclose(fitted_percentiles(fit(log), log)[0], np.median(log.total), rtol=0.1)
+
+
+@pytest.mark.parametrize("clients, times", [(2, 1), (10, 20), (totals.ENOUGH - 1, 1)])
+def test_of_few_clients_three_numbers_are_fitted_however_many_reports(clients, times):
+    fitted = fit(drawn(clients, times, ALONE, whole=True))
+    found = {name: factor.setting for name, factor in fitted.factors["all"].items()}
+    assert fitted.few == ("all",)
+    assert found["overhead"] == {"kind": "constant", "value": 0.0}
+    assert found["communication"]["sigma"] == found["per_example"]["sigma"]
+
+
+def test_enough_clients_are_those_that_reported():
+    enough = drawn(totals.ENOUGH, 1, ALONE, whole=True)
+    fitted = fit(enough)
+    assert fitted.few == ()
+    assert (fitted.factors["all"]["communication"].setting["sigma"]
+            != fitted.factors["all"]["per_example"].setting["sigma"])  # fmt: skip
+    enough.times["seconds"][0] = np.nan
+    assert fit(enough).few == ("all",)
+
+
+def test_a_small_group_is_small_beside_a_large_one():
+    log = drawn(80, 2, whole=True)  # one in four a straggler
+    assert fit(log).few == ("straggler",)
+
+
+def test_few_clients_are_no_matter_where_two_numbers_are_fitted():
+    assert fit(drawn(10, 2)).few == ()  # of each part
+    assert fit(drawn(10, 2, ALONE, whole=True, sizes=np.full(10, 7))).few == ()
 
 
 def test_one_report_is_a_constant():

@@ -11,7 +11,7 @@ SRC = TESTS.parent / "src" / "stragglers"
 
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
-    "__init__", "errors", "device", "files", "csvfile", "tomlfile", "measured", "draws",
+    "__init__", "errors", "room", "device", "files", "csvfile", "tomlfile", "measured", "draws",
     "distributions", "partition", "population", "subset", "data", "handwriting", "latency",
     "faults", "logs",
     "totals", "luck", "fit", "schedule",

@@ -1,6 +1,7 @@
 """stragglers tune: a preset's best settings, as a preset and a page about all that was tried."""
 
 import argparse
+import math
 
 from stragglers import config
 from stragglers.commands import base
@@ -45,6 +46,9 @@ def tune(options: argparse.Namespace) -> None:
                        "file of [[search]] tables: settings with lists of values")  # fmt: skip
     searches = options.grid or papers
     grid = tuning.read_grid(searches)
+    candidates = sum(options.proposals or math.prod(map(len, search.values())) for search in grid)
+    with about(searches):
+        base.check_count(candidates, trials=count)
     with about(source):
         build.check_trainable(config.experiment_from(document))
     with about(searches):

@@ -9,7 +9,7 @@ import pytest
 from stragglers import build, config, latency, luck, totals
 from stragglers.distributions import constant, lognormal, pareto, percentiles
 from stragglers.errors import BadInput
-from stragglers.fit import document, fit
+from stragglers.fit import CHANCE, document, fit
 from stragglers.latency import PER_DOMAIN, Factors
 from stragglers.logs import Log
 from stragglers.population import Population
@@ -176,6 +176,15 @@ def test_a_time_that_is_nothing_at_times_is_no_lognormal():
     assert table["1"] == 1e-4 and table["99"] == pytest.approx(1.6)
 
 
+def test_few_clients_are_no_excuse_for_a_lognormal_of_zeros():
+    client = np.arange(5)
+    times = {"communication": 1.0 + client, "training": np.where(client == 3, 0.0, 5.0 + client)}
+    found = fit(alone(client=client, examples=np.full(5, 10), **times)).factors["all"]
+    assert found["per_example"].misfit < CHANCE / math.sqrt(5)  # which else would do
+    assert found["per_example"].setting["kind"] == "percentiles"
+    assert found["communication"].setting["kind"] == "lognormal"
+
+
 def test_who_trains_on_nothing_has_no_time_per_example():
     client = np.arange(60)
     examples = np.where(client % 3 == 0, 0, 10)
@@ -250,6 +259,29 @@ def test_nobody_twice_tells_nothing_of_persistence():
     times = np.ones(100, int)
     times[1 : 1 + luck.FEWEST * 4 // 3 : 4] = 2  # too few, of standard ones
     assert fit(drawn(100, times, persistence=0.8)).persistence is None
+
+
+def test_persistence_is_of_factors_by_the_seconds_that_they_add():
+    """Communication is drawn anew and training is kept; both spread T equally."""
+    rng, clients, times, examples = np.random.default_rng(0), 600, 4, 100
+    client = np.repeat(np.arange(clients), times)
+    fitted = fit(alone(
+        client=client, examples=np.full(len(client), examples),
+        communication=rng.lognormal(3, 0.5, len(client)),
+        training=rng.lognormal(3, 0.5, clients)[client],
+    ))  # fmt: skip
+    assert fitted.persistence == pytest.approx(0.5, abs=0.05)
+
+
+def test_persistence_is_of_groups_by_their_clients():
+    """Nine in ten clients keep all of their luck, the others none of it."""
+    rng, clients, times = np.random.default_rng(0), 600, 4
+    client = np.repeat(np.arange(clients), times)
+    kept, fresh = rng.lognormal(3, 0.5, clients)[client], rng.lognormal(3, 0.5, len(client))
+    log = alone(client=client, examples=np.full(len(client), 5), training=np.ones(len(client)),
+                communication=np.where(client % 10 > 0, kept, fresh))  # fmt: skip
+    apart = log._replace(group=(np.arange(clients) % 10 == 0).astype(np.int16), groups=("a", "b"))
+    assert fit(apart).persistence == pytest.approx(0.9, abs=0.03)
 
 
 def test_few_clients_tell_nothing_of_correlation():

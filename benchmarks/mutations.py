@@ -20,6 +20,7 @@ SCHEDULE, ROUNDS, BUFFER, ROWS = "schedule.py", "rounds.py", "buffer.py", "rows.
 ENGINE, CLIENT = "engine.py", "client.py"
 BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithms/fare_dust.py"
 HANDOVER, STATISTICS = "handover.py", "report/statistics.py"
+FIT, TOTALS, LUCK, LOGS = "fit.py", "totals.py", "luck.py", "logs.py"
 
 MUTATIONS = [
     # The sign of the delta.
@@ -353,5 +354,131 @@ MUTATIONS = [
     Mutation(
         "numbers", STATISTICS, "share = (target - before) / (after - before)", "share = 1.0",
         "the time to a target is that of the next point",
+    ),
+    # Fitting a log: its factors.
+    Mutation(
+        "factors", FIT, "mu = float(np.average(logs, weights=weight))", "mu = float(np.mean(logs))",
+        "who is in a log more often counts more",
+    ),
+    Mutation(
+        "factors", FIT, "sigma = math.sqrt(np.average((logs - mu) ** 2, weights=weight))",
+        "sigma = float(np.average((logs - mu) ** 2, weights=weight))",
+        "a deviation is a variance",
+    ),
+    Mutation(
+        "factors", FIT, "if off <= max(MISFIT, chance):", "if off <= min(MISFIT, chance):",
+        "few clients have the percentiles of chance",
+    ),
+    Mutation(
+        "factors", FIT, "math.sqrt(len(np.unique(client))) if seconds.min() >= FINEST else 0.0",
+        "math.sqrt(len(np.unique(client)))", "times of nothing pass for a log-normal's",
+    ),
+    Mutation(
+        "factors", FIT, "middle = np.cumsum(weight[order]) - weight[order] / 2",
+        "middle = np.cumsum(weight[order])", "percentiles are half a report too low",
+    ),
+    Mutation(
+        "factors", FIT, "np.average(~came[group == index], weights=weight[group == index])",
+        "np.mean(~came[group == index])", "drop-out is of whoever is started often",
+    ),
+    Mutation(
+        "factors", FIT, "math.ceil(np.nanmax(log.total))", "math.ceil(np.nanmedian(log.total))",
+        "half of all reports come after a round was given up",
+    ),
+    Mutation(
+        "factors", FIT, "len(np.unique(log.client[lines])) < totals.ENOUGH",
+        "np.sum(lines) < totals.ENOUGH", "many reports of few clients are many",
+    ),
+    # Sums of times, and what they are made of.
+    Mutation(
+        "sums", TOTALS, "return float(found.fun + weights @ np.log(rest)), found.x",
+        "return float(found.fun), found.x", "constants are compared without what they change",
+    ),
+    Mutation(
+        "sums", TOTALS, "b**2 + 2 * b * mean_x + mean_xx - trains,",
+        "b**2 + 2 * b * mean_x + mean_xx - 1,", "who trains on nothing widens the time per example",
+    ),
+    Mutation(
+        "sums", TOTALS, "left = total - given.constant - examples *", "left = total - examples *",
+        "scores forget the constant",
+    ),
+    Mutation(
+        "sums", TOTALS,
+        "order[np.searchsorted(ends, (np.arange(LINES) + 0.5) / LINES * ends[-1])]",
+        "order[np.arange(LINES) * len(order) // LINES]", "of many lines, weights are forgotten",
+    ),
+    Mutation(
+        "sums", TOTALS, "(TIED, CONSTANTS[:1]) if few", "(TIED, CONSTANTS) if few",
+        "few clients have a constant",
+    ),
+    Mutation(
+        "sums", TOTALS, "np.outer(FREE[3], FREE[1, :3])", "np.outer(FREE[3], FREE[0, :3])",
+        "the second deviation of few clients is a mean",
+    ),
+    # What clients keep, and what goes together.
+    Mutation(
+        "luck", FIT, "one, seen and seen._replace(line=np.flatnonzero(trained))", "one, seen",
+        "times are set against those of other reports",
+    ),
+    Mutation(
+        "luck", FIT, "spread = _spread(values, weight) * float(np.mean(per))",
+        "spread = _spread(values, weight)", "training weighs as that of one example",
+    ),
+    Mutation(
+        "luck", LUCK, "return 1 / np.bincount(client)[client]", "return np.ones(len(client))",
+        "every report counts",
+    ),
+    Mutation(
+        "luck", LUCK, "within = np.mean(squares[again] / (times[again] - 1))",
+        "within = np.mean(squares[again] / times[again])", "clients seem to keep more",
+    ),
+    Mutation(
+        "luck", LUCK, "between = np.var(means, ddof=1) - within * np.mean(1 / times)",
+        "between = np.var(means, ddof=1)", "means of few reports differ by what is kept",
+    ),
+    Mutation(
+        "luck", LUCK, "if again.sum() < FEWEST:", "if again.sum() < 1:",
+        "one client tells what all keep",
+    ),
+    Mutation(
+        "luck", LUCK, "one.spread * len(np.unique(one.client))) for one in every]",
+        "one.spread) for one in every]", "a small group weighs as a large one",
+    ),
+    # Reading a log.
+    Mutation(
+        "logs", LOGS, "examples = self.examples[order][(starts + ends - 1) // 2]",
+        "examples = self.examples[order][(starts + ends) // 2 - 1]",
+        "a client has fewer examples than its median",
+    ),
+    Mutation(
+        "logs", LOGS, "if all(0 <= one <= LONGEST for one in seconds)",
+        "if all(0 <= one for one in seconds)", "dates are times",
+    ),
+    Mutation(
+        "logs", LOGS, "    if not any(fields):\n", "    if not all(fields):\n",
+        "half of the times is a report that never came",
+    ),
+    Mutation(
+        "logs", LOGS, "return np.sum([*self.times.values()], axis=0)",
+        "return np.nansum([*self.times.values()], axis=0)",
+        "reports that never came took no time",
+    ),
+    # Copies of files that settings name.
+    Mutation(
+        "copies", "named.py", 'copy = f"copy-{_digest(content)[:12]}{Path(name).suffix}"',
+        'copy = f"copy-{Path(name).name}"', "two files of one name meet",
+    ),
+    Mutation(
+        "copies", "records.py",
+        "        _write(path.with_name(name), content)\n"
+        "    _write(path, tomlfile.dumps(settings).encode())\n",
+        "        _write(path, tomlfile.dumps(settings).encode())\n"
+        "        _write(path.with_name(name), content)\n"
+        "    _write(path, tomlfile.dumps(settings).encode())\n",
+        "settings may name a copy that is not there yet",
+    ),
+    Mutation(
+        "copies", "recording.py", "if _hashes(experiments) != hashes:", "if False:",
+        "a copy may be of what was not trained on",
     ),
 ]  # fmt: skip

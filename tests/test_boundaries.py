@@ -56,13 +56,13 @@ def everything(folder: Path, *clocks) -> dict[str, bytes]:
     return found
 
 
-def record(folder: Path, chunks: int = STEPS) -> list[str]:
+def record(folder: Path, chunks: int = STEPS, experiment=EXPERIMENT) -> list[str]:
     """Trains for so many chunks, and says what was said."""
     said: list[str] = []
     left = iter([False] * (chunks - 1) + [chunks < STEPS] + [False] * STEPS)
     with suppress(checkpoint.Kept):
         recording.record(
-            [folder], [NAME], [EXPERIMENT], on_start=lambda start: None,
+            [folder], [NAME], [experiment], on_start=lambda start: None,
             on_progress=lambda trial, progress: None, say=said.append, checkpoint_s=0,
             stop=lambda: next(left),
         )  # fmt: skip
@@ -75,8 +75,11 @@ CLOCKS = ("started", "finished", "wall_s")
 @every_way_to_fail
 def test_a_run_that_fails_anywhere_goes_on_to_the_same_end(tmp_path, code):
     """Begin, evaluations, checkpoints, their removal and the end: each call in turn fails."""
+    (tmp_path / "faults.csv").write_text("client,crash\n" + "x,0.1\n" * 200)
+    faults = {"csv": str(tmp_path / "faults.csv")}  # of which there is a copy
+    experiment = config.experiment_from({**config.read(NAME), "faults": faults})
     with untrained(), failing(NEVER, None) as disk:
-        record(tmp_path / "whole")
+        record(tmp_path / "whole", experiment=experiment)
         whole, calls = everything(tmp_path / "whole", *CLOCKS), disk.calls
     went_on = set()
     assert calls > 100
@@ -85,7 +88,8 @@ def test_a_run_that_fails_anywhere_goes_on_to_the_same_end(tmp_path, code):
         with untrained():
             with failing(call, CODES[code]) as disk:
                 try:
-                    record(folder)  # what only tidies up may fail, and the next run does it
+                    # What only tidies up may fail, and the next run does it.
+                    record(folder, experiment=experiment)
                 except BadInput as error:
                     assert "\n" not in str(error) and os.strerror(CODES[code]) in str(error)
                 except Killed:
@@ -93,13 +97,14 @@ def test_a_run_that_fails_anywhere_goes_on_to_the_same_end(tmp_path, code):
             assert disk.failed
             over = folder.exists() and records.is_over(folder)
             with failing(NEVER, None):
-                said = record(folder) if not over else []
+                said = record(folder, experiment=experiment) if not over else []
         if over:  # as the command does it for what it finds finished
             checkpoint.clear(folder)
         assert len(said) <= 1, said  # nothing is damaged
         went_on |= {line.removeprefix("goes on from server step ") for line in said}
         assert everything(folder, *CLOCKS) == whole, call
         shutil.rmtree(folder)
+    assert any(name.startswith("copy-") for name in whole)
     assert went_on == {f"{step} of {STEPS}" for step in range(1, STEPS + 1)}
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stragglers import build, config, latency, luck
+from stragglers import build, config, latency, luck, totals
 from stragglers.distributions import constant, lognormal, pareto, percentiles
 from stragglers.errors import BadInput
-from stragglers.fit import document, fit
+from stragglers.fit import CHANCE, document, fit
 from stragglers.latency import PER_DOMAIN, Factors
 from stragglers.logs import Log
 from stragglers.population import Population
@@ -18,6 +18,8 @@ TRUE = {  # the paper's, as latency.py has them: mu and sigma
     "standard": {"communication": (2.7, 1), "overhead": (3, 0.3), "per_example": (-2, 0.2)},
     "straggler": {"communication": (3.7, 1), "overhead": (3.5, 0.3), "per_example": (-1, 0.5)},
 }
+
+ALONE = {"all": PER_DOMAIN["straggler"]}
 
 
 def drawn(
@@ -174,6 +176,15 @@ def test_a_time_that_is_nothing_at_times_is_no_lognormal():
     assert table["1"] == 1e-4 and table["99"] == pytest.approx(1.6)
 
 
+def test_few_clients_are_no_excuse_for_a_lognormal_of_zeros():
+    client = np.arange(5)
+    times = {"communication": 1.0 + client, "training": np.where(client == 3, 0.0, 5.0 + client)}
+    found = fit(alone(client=client, examples=np.full(5, 10), **times)).factors["all"]
+    assert found["per_example"].misfit < CHANCE / math.sqrt(5)  # which else would do
+    assert found["per_example"].setting["kind"] == "percentiles"
+    assert found["communication"].setting["kind"] == "lognormal"
+
+
 def test_who_trains_on_nothing_has_no_time_per_example():
     client = np.arange(60)
     examples = np.where(client % 3 == 0, 0, 10)
@@ -198,6 +209,35 @@ def test_equal_examples_say_nothing_of_time_by_example(examples):
     np.testing.assert_allclose(fitted_percentiles(fit(log), log)[0], np.median(log.total), rtol=0.1)
 
 
+@pytest.mark.parametrize("clients, times", [(2, 1), (10, 20), (totals.ENOUGH - 1, 1)])
+def test_of_few_clients_three_numbers_are_fitted_however_many_reports(clients, times):
+    fitted = fit(drawn(clients, times, ALONE, whole=True))
+    found = {name: factor.setting for name, factor in fitted.factors["all"].items()}
+    assert fitted.few == ("all",)
+    assert found["overhead"] == {"kind": "constant", "value": 0.0}
+    assert found["communication"]["sigma"] == found["per_example"]["sigma"]
+
+
+def test_enough_clients_are_those_that_reported():
+    enough = drawn(totals.ENOUGH, 1, ALONE, whole=True)
+    fitted = fit(enough)
+    assert fitted.few == ()
+    assert (fitted.factors["all"]["communication"].setting["sigma"]
+            != fitted.factors["all"]["per_example"].setting["sigma"])  # fmt: skip
+    enough.times["seconds"][0] = np.nan
+    assert fit(enough).few == ("all",)
+
+
+def test_a_small_group_is_small_beside_a_large_one():
+    log = drawn(80, 2, whole=True)  # one in four a straggler
+    assert fit(log).few == ("straggler",)
+
+
+def test_few_clients_are_no_matter_where_two_numbers_are_fitted():
+    assert fit(drawn(10, 2)).few == ()  # of each part
+    assert fit(drawn(10, 2, ALONE, whole=True, sizes=np.full(10, 7))).few == ()
+
+
 def test_one_report_is_a_constant():
     for times in ({"seconds": [4.5]}, {"communication": [1.5], "overhead": [1], "training": [2]}):
         log = alone(client=[0], examples=[8], **times)
@@ -219,6 +259,29 @@ def test_nobody_twice_tells_nothing_of_persistence():
     times = np.ones(100, int)
     times[1 : 1 + luck.FEWEST * 4 // 3 : 4] = 2  # too few, of standard ones
     assert fit(drawn(100, times, persistence=0.8)).persistence is None
+
+
+def test_persistence_is_of_factors_by_the_seconds_that_they_add():
+    """Communication is drawn anew and training is kept; both spread T equally."""
+    rng, clients, times, examples = np.random.default_rng(0), 600, 4, 100
+    client = np.repeat(np.arange(clients), times)
+    fitted = fit(alone(
+        client=client, examples=np.full(len(client), examples),
+        communication=rng.lognormal(3, 0.5, len(client)),
+        training=rng.lognormal(3, 0.5, clients)[client],
+    ))  # fmt: skip
+    assert fitted.persistence == pytest.approx(0.5, abs=0.05)
+
+
+def test_persistence_is_of_groups_by_their_clients():
+    """Nine in ten clients keep all of their luck, the others none of it."""
+    rng, clients, times = np.random.default_rng(0), 600, 4
+    client = np.repeat(np.arange(clients), times)
+    kept, fresh = rng.lognormal(3, 0.5, clients)[client], rng.lognormal(3, 0.5, len(client))
+    log = alone(client=client, examples=np.full(len(client), 5), training=np.ones(len(client)),
+                communication=np.where(client % 10 > 0, kept, fresh))  # fmt: skip
+    apart = log._replace(group=(np.arange(clients) % 10 == 0).astype(np.int16), groups=("a", "b"))
+    assert fit(apart).persistence == pytest.approx(0.9, abs=0.03)
 
 
 def test_few_clients_tell_nothing_of_correlation():

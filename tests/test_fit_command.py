@@ -92,6 +92,17 @@ def test_what_it_writes_is_a_fleet_to_plan(capsys, log, whole):
     assert plan(capsys, "fleet.toml", "--set", "over_selection=1")["time_s"] > told["time_s"]
 
 
+@pytest.mark.parametrize("clients, small", [(58, ["new", "old"]), (59, ["old"]), (60, [])])
+def test_a_group_too_small_for_more_is_named(capsys, log, clients, small):
+    write(Path(log), participations(whole=True, clients=clients, times=1), WHOLE)
+    code, out, err = run(capsys, "fit", log)
+    line = "fewer than 30 clients, too few for more than three numbers from sums"
+    assert (code, err) == (0, "") and (line in out) == bool(small)
+    assert not small or f"\n{', '.join(small)}: {line}" in out
+    groups = json.loads(run(capsys, "fit", log, "--json")[1])["groups"]
+    assert [name for name in groups if groups[name]["few"]] == small
+
+
 def test_json_says_where_it_was_written(capsys, log):
     out = run(capsys, "fit", log, "--out", "fleet.toml", "--json")[1]
     assert json.loads(out)["written"] == "fleet.toml"

@@ -11,9 +11,9 @@ SRC = TESTS.parent / "src" / "stragglers"
 
 # From top to bottom; a package counts as one entry. A new file needs a place here.
 ORDER = [
-    "__init__", "errors", "device", "files", "csvfile", "tomlfile", "draws", "distributions",
-    "partition", "population", "subset", "data", "handwriting", "latency", "faults", "logs",
-    "totals", "luck", "fit", "schedule", "idle",
+    "__init__", "errors", "room", "device", "files", "csvfile", "tomlfile", "named", "draws",
+    "distributions", "partition", "population", "subset", "data", "handwriting", "latency",
+    "faults", "logs", "totals", "luck", "fit", "schedule", "idle",
     "rounds", "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory",
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",

@@ -6,6 +6,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from stragglers import config, records
+from stragglers.errors import BadInput
 from stragglers.recording import record
 from stragglers.run import prepare, train
 
@@ -82,6 +83,28 @@ def test_an_interruption_leaves_what_was_evaluated_and_a_run_to_start_anew(tmp_p
     recorded(tmp_path)
     again = records.load(tmp_path / "run0")
     assert again.status == "finished" and again.curve["step"].size == 3
+
+
+def test_a_file_that_changes_while_it_is_prepared_begins_no_run(tmp_path, monkeypatch):
+    """Its copy would not be what was trained on."""
+    file = tmp_path / "faults.csv"
+    file.write_text("client,crash\n" + "x,0.1\n" * 12)
+    sets = [*SMALL, f"faults.csv={file}", "round_timeout=1000"]
+    experiment = config.experiment_from(config.override_all(config.read(NAME), sets))
+    ready = prepare
+
+    def prepared(*arguments):
+        found = ready(*arguments)
+        file.write_text("client,crash\n" + "x,0.2\n" * 12)
+        return found
+
+    monkeypatch.setattr("stragglers.recording.prepare", prepared)
+    with pytest.raises(BadInput, match="a file that its settings name has changed"):
+        recorded(tmp_path, experiments=[experiment])
+    assert [path.name for path in (tmp_path / "run0").iterdir()] == ["lock"]
+    monkeypatch.undo()
+    recorded(tmp_path, experiments=[experiment])
+    assert records.load(tmp_path / "run0").status == "finished"
 
 
 def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stragglers import config, records
+from stragglers import config, records, tomlfile
 from stragglers.cli import _parser, main
 from stragglers.commands.base import checked_training
 
@@ -86,6 +86,33 @@ def test_settings_that_were_saved_run_again(capsys, tmp_path):
     assert (again["name"], again["hash"], again["seed"]) == ("settings", run["hash"], 3)
     for a, b in zip(run["curve"], again["curve"], strict=True):
         assert {**a, "wall_s": 0} == {**b, "wall_s": 0}
+
+
+def test_a_run_can_be_repeated_when_the_files_that_it_names_are_gone(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("seconds.csv").write_text("20\n30\n90\n")
+    Path("faults.csv").write_text("client,drop_out\n" + "x,0.1\n" * 12)
+    sampled = {"kind": "samples", "file": "seconds.csv"}
+    factors = dict.fromkeys(("communication", "overhead", "per_example"), sampled)
+    latency = {"model": "groups", "groups": {"standard": factors, "straggler": factors}}
+    document = {**config.read("glyphs/per-domain/fedadam"), "latency": latency}
+    Path("mine.toml").write_text(tomlfile.dumps(document))
+    given = ["mine.toml", "--json", "--set", "faults.csv=faults.csv", "--set", "round_timeout=1e6"]
+    code, before, err = train(capsys, tmp_path, *given)
+    assert code == 0, err
+    run = json.loads(before)["runs"][0]
+    _, _, err = train(capsys, tmp_path, *given)
+    assert "1 of 1 trials are there already" in err
+    Path("seconds.csv").unlink()
+    Path("faults.csv").unlink()
+    saved = str(Path(run["folder"]) / "settings.toml")
+    code, after, err = train(capsys, tmp_path, saved, "--json", small="")
+    assert code == 0, err
+    again = json.loads(after)["runs"][0]
+    assert again["hash"] == run["hash"] and again["settings"] == run["settings"]
+    assert [{**point, "wall_s": 0} for point in again["curve"]] == [
+        {**point, "wall_s": 0} for point in run["curve"]
+    ]
 
 
 def test_time_that_is_over_is_no_mistake(capsys, tmp_path):

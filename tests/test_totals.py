@@ -77,6 +77,41 @@ def test_what_is_found_is_likelier_than_what_is_near():
         assert surprise(point(found) + change)[0] > least
 
 
+def test_of_few_clients_there_is_no_constant_and_one_deviation():
+    given = Parts(0.0, 3.0, 0.5, -1.5, 0.5)
+    found = totals.parts(*drawn(given, 2000), np.ones(2000), few=True)
+    assert found.constant == 0 and found.sigma_a == found.sigma_b
+    np.testing.assert_allclose(found, given, atol=0.05)
+
+
+def test_what_is_found_of_few_is_likelier_than_what_is_near():
+    total, examples = drawn(TRUTH, 12)
+    found = totals.parts(total, examples, np.ones(12), few=True)
+    surprise = totals.surprised(total, examples, np.full(12, 1 / 12))
+    least = surprise(point(found))[0]
+    for change in np.vstack([totals.TIED.T, -totals.TIED.T]) * 0.05:
+        assert surprise(point(found) + change)[0] > least
+
+
+def test_few_clients_tell_three_numbers_better_than_five():
+    """The 99th percentile of T, over seeds: benchmarks/few.py has more of it."""
+    z = np.random.default_rng(0).standard_normal((2, 5000))
+
+    def slowest(its, examples):
+        sizes = np.resize(examples, 5000)
+        a, b = np.exp(its.mu_a + its.sigma_a * z[0]), np.exp(its.mu_b + its.sigma_b * z[1])
+        return math.log(np.percentile(its.constant + a + b * sizes, 99))
+
+    clients, off = 8, {True: [], False: []}
+    for seed in range(12):
+        total, examples = drawn(TRUTH, clients, seed)
+        for few, errors in off.items():
+            its = totals.parts(total, examples, np.ones(clients), few=few)
+            errors.append(slowest(its, examples) - slowest(TRUTH, examples))
+    three, five = (np.sqrt(np.mean(np.square(off[few]))) for few in (True, False))
+    assert three < five and max(map(abs, off[True])) < max(map(abs, off[False]))
+
+
 def test_weights_are_repeated_lines():
     total, examples = drawn(TRUTH, 300)
     times = np.random.default_rng(2).integers(1, 4, 300)

@@ -1,5 +1,6 @@
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -195,6 +196,7 @@ def test_values_are_read_as_they_are_written():
 def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, monkeypatch):
     """Twice it runs out of time; the third time it finds what is there."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "faults.csv").write_text("client,crash\n" + "x,0.1\n" * 200)
     (tmp_path / "grid.toml").write_text("[[search]]\nkappa = [0.0, 0.2]\n[[search]]\n"
                                         '"server.learning_rate" = [0.01, 0.1]\n')  # fmt: skip
     trained, budget = [], iter([1, 1])
@@ -208,7 +210,8 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
         return [job for job in jobs if not records.is_over(job.folder)]
 
     monkeypatch.setattr("stragglers.trials.run_missing", run_missing)
-    arguments = ("tune", FEAST, "--grid", "grid.toml", "--trials", "2", "--out", "out")
+    arguments = ("tune", FEAST, "--grid", "grid.toml", "--trials", "2", "--out", "out",
+                 "--set", "faults.csv=faults.csv")  # fmt: skip
     code, out, _ = run(capsys, *arguments, "--json")
     left = [f"{FEAST} {trial}/2, kappa={kappa}" for kappa in (0.0, 0.2) for trial in (1, 2)]
     said = json.loads(out)
@@ -219,6 +222,9 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     assert code == 0 and "the best of 2" in out and len(trained) == len(set(trained)) == 2 * 4
     tuned = config.read(str(tmp_path / "out" / FEAST / "tuned.toml"))
     assert (tuned["algorithm"]["kappa"], tuned["server"]["learning_rate"]) == (0.2, 0.01)
+    copy = Path(tuned["faults"]["csv"])  # a preset is whole without the files that it was made of
+    assert copy.parent == tmp_path / "out" / FEAST
+    assert copy.read_bytes() == (tmp_path / "faults.csv").read_bytes()
     page = (tmp_path / "out" / FEAST / "tune.html").read_text()
     assert "4 experiments, 8 trials" in page
     assert run(capsys, *arguments)[1] == out and len(trained) == 8

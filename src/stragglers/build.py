@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import buffer, faults, latency, population, rounds, settings, subset
+from stragglers import buffer, faults, latency, population, room, rounds, settings, subset
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
@@ -112,6 +112,7 @@ def factors(given: settings.Latency) -> dict[str, Factors] | Factors:
 def check(experiment: settings.Experiment) -> None:
     """Refuses settings that contradict each other, before anything is loaded or drawn for them."""
     given, updates = experiment.schedule, experiment.updates
+    _check_room(experiment)
     factors(experiment.latency)
     _check_limit(given.time_limit)
     if isinstance(given, settings.Buffered):
@@ -124,6 +125,24 @@ def check(experiment: settings.Experiment) -> None:
         goal=given.goal, cohort=cohort(given), updates=updates, late_seconds=given.late_seconds,
         late_rounds=given.late_rounds, round_timeout=given.round_timeout, minimum=given.minimum,
     )  # fmt: skip
+
+
+def _check_room(experiment: settings.Experiment) -> None:
+    """Refuses clients and dispatches that this machine has no memory for."""
+    match experiment.task:
+        case settings.Glyphs(writers=writers):
+            room.check(f"task.writers: {writers:,} writers", writers, room.WRITER, "lower it")
+        case settings.Fleet(groups=dict(groups)):
+            clients = sum(group.clients for group in groups.values())
+            room.check(f"task.groups: {clients:,} clients", clients, room.CLIENT, "lower `clients`")
+    given, updates = experiment.schedule, experiment.updates
+    if isinstance(given, settings.Buffered):
+        dispatches, remedy = given.concurrency + updates, "lower it or schedule.concurrency"
+    else:
+        dispatches = updates // given.goal * cohort(given)
+        remedy = "lower it or schedule.cohort"
+    room.check(f"updates: the {dispatches:,} dispatches of {updates:,} updates", dispatches,
+               room.DISPATCH, remedy)  # fmt: skip
 
 
 def _check_limit(given: settings.TimeLimit | None) -> None:
@@ -233,6 +252,10 @@ def beyond(given: settings.Latency) -> dict[str, Any]:
 def check_trainable(experiment: settings.Experiment) -> None:
     """Refuses what can only be planned, or not even that, before anything is loaded for it."""
     check(experiment)
+    if isinstance(experiment.task, settings.Glyphs):
+        writers = experiment.task.writers
+        what = f"task.writers: the drawings of {writers:,} writers"
+        room.check(what, writers, room.DRAWN, "lower it")
     if isinstance(experiment.task, settings.Fleet):
         raise BadInput("a fleet has no data to train on; `stragglers plan` it")
     for name in ("client", "server", "algorithm"):

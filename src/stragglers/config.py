@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from stragglers import schema, tomlfile
+from stragglers import named, schema, tomlfile
 from stragglers.errors import BadInput, did_you_mean, shown
 from stragglers.settings import Experiment
 
@@ -51,7 +51,7 @@ def expand(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """
     sources: dict[str, str] = {}
     twice: list[str] = []
-    for name, source in (named for argument in arguments for named in _named(argument)):
+    for name, source in (one for argument in arguments for one in _named(argument)):
         if sources.get(name, source) != source:
             raise BadInput(f"{sources[name]} and {source} share the name {name!r}; rename one")
         twice += [name] if name in sources else []
@@ -110,19 +110,7 @@ def read(name: str) -> dict[str, Any]:
     else:
         raise BadInput(_no_preset(name, set(known)))
     document = tomlfile.read(source, name)
-    return _beside(document, source.parent) if isinstance(source, Path) else document
-
-
-def _beside(document: Any, folder: Path) -> Any:
-    """Files that a document names lie beside it, unless their path is absolute."""
-    if not isinstance(document, dict):
-        return document
-    return {
-        key: str((folder / value).absolute())
-        if key in ("csv", "file", "path") and isinstance(value, str)
-        else _beside(value, folder)
-        for key, value in document.items()
-    }
+    return named.beside(document, source.parent) if isinstance(source, Path) else document
 
 
 def override_all(document: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:

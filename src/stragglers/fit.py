@@ -44,10 +44,11 @@ class Fit(NamedTuple):
     persistence: float | None  # None: cannot be told
     correlation: float | None
     drop_out: dict[str, float]  # by group
+    few: tuple[str, ...]  # groups of which three numbers were fitted and not five: totals.py
 
 
 def fit(log: Log) -> Fit:
-    factors, seen = {}, []
+    factors, seen, few = {}, [], []
     came, group = log.came, log.group[log.client]
     for index, name in enumerate(log.groups):
         lines = came & (group == index)
@@ -55,13 +56,14 @@ def fit(log: Log) -> Fit:
             raise BadInput(f"{log.path}: no report of group {name!r}; leave its lines out")
         found = _whole(log, lines) if SUM in log.times else _parts(log, lines)
         factors[name] = {factor: one for factor, (one, _) in found.items()}
+        few += [name] if _is_few(log, lines) else []
         seen.append({factor: one for factor, (_, one) in found.items() if one})
     weight = each_once(log.client)
     drop_out = {
         name: float(np.average(~came[group == index], weights=weight[group == index]))
         for index, name in enumerate(log.groups)
     }
-    return Fit(factors, luck.persistence(seen), luck.correlation(seen), drop_out)
+    return Fit(factors, luck.persistence(seen), luck.correlation(seen), drop_out, tuple(few))
 
 
 def document(fitted: Fit, log: Log, clients_file: str) -> dict[str, Any]:
@@ -118,11 +120,11 @@ def _whole(log: Log, lines: NDArray[np.bool_]) -> dict[str, tuple[Factor, Seen |
     """Overhead is what everybody needs then; what else does not go by examples, communication."""
     client, examples = log.client[lines], log.examples[lines].astype(float)
     total = np.maximum(log.total[lines], FINEST)
-    if np.std(np.log(np.maximum(examples, 1))) < ALIKE:
+    if _alike(examples):
         return {"communication": _factor(total, client), "overhead": _nothing(),
                 "per_example": _nothing()}  # fmt: skip
     weight = each_once(client)
-    its = totals.parts(total, examples, weight)
+    its = totals.parts(total, examples, weight, few=_is_few(log, lines))
     scores = totals.scores(total, examples, its)
     off = _off(scores, weight)
     seen = Seen(np.arange(len(client)), client, scores, _spread(total, weight))
@@ -131,6 +133,17 @@ def _whole(log: Log, lines: NDArray[np.bool_]) -> dict[str, tuple[Factor, Seen |
         "overhead": (Factor(_constant(its.constant), None), None),
         "per_example": (Factor(_lognormal(its.mu_b, its.sigma_b), off), None),
     }
+
+
+def _alike(examples: NDArray[Any]) -> bool:
+    """Whether nothing can be said of their effect."""
+    return bool(np.std(np.log(np.maximum(examples, 1))) < ALIKE)
+
+
+def _is_few(log: Log, lines: NDArray[np.bool_]) -> bool:
+    """By clients, not reports: if they keep their luck, a hundred reports of ten are ten."""
+    told = SUM in log.times and not _alike(log.examples[lines])
+    return told and len(np.unique(log.client[lines])) < totals.ENOUGH
 
 
 def _factor(

@@ -1,11 +1,11 @@
 """What fits: sizes told before anything is allocated, or before the first step."""
 
-import os
 from typing import Any, NamedTuple
 
 import jax
 
 from stragglers.errors import BadInput
+from stragglers.room import machine_bytes, readable
 
 
 class Memory(NamedTuple):
@@ -33,16 +33,6 @@ class Memory(NamedTuple):
         return f"{readable(self.total)} ({parts})"
 
 
-def readable(size: int) -> str:
-    """Bytes in a unit that leaves at most four digits."""
-    value, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if value >= 100 or unit == "B" else f"{value:.3g} {unit}"
-
-
 def tree_bytes(tree: Any) -> int:
     """Of arrays, or of their shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
@@ -57,8 +47,7 @@ def in_use() -> tuple[int, int]:
 def device_bytes() -> int:
     """Memory of each device that training runs on; those of a CPU share the machine's."""
     stats = jax.devices()[0].memory_stats() or {}
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return stats.get("bytes_limit") or whole // jax.local_device_count()
+    return stats.get("bytes_limit") or machine_bytes() // jax.local_device_count()
 
 
 def check_fits(memory: Memory) -> None:

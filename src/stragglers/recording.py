@@ -18,6 +18,7 @@ import jax
 
 from stragglers import __version__, build, checkpoint, config, records, trees
 from stragglers.course import Point, Progress, Result
+from stragglers.errors import BadInput
 from stragglers.metrics import Metrics
 from stragglers.plan import summarise
 from stragglers.run import Prepared, prepare, train
@@ -46,6 +47,7 @@ def record(
     """
     facts: dict[str, Any] = {"started": _now(), "spent_s": 0.0, "drift": []}
     began = saved = time.perf_counter()
+    hashes = _hashes(experiments)
     trials = _prepared(experiments)
     by_seed = {trial.experiment.seed: trial for trial in trials}
     same = {seed: _facts(trial) for seed, trial in by_seed.items()}
@@ -78,6 +80,9 @@ def record(
             facts.update(found.manifest.facts)
             facts["drift"] = [*facts["drift"], *drift]
             say(f"goes on from server step {moment.step} of {trials[0].schedule.steps}")
+        if _hashes(experiments) != hashes:
+            raise BadInput(f"{folders[0]}: a file that its settings name has changed since it was "
+                           "read, so that its copy would be of another run; run again")  # fmt: skip
         checkpoint.bind(folders)
         given = {"started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
@@ -142,6 +147,11 @@ def _prepared(experiments: Sequence[Experiment]) -> list[Prepared]:
     return [once[experiment.seed]._replace(experiment=experiment) for experiment in experiments]
 
 
+def _hashes(experiments: Sequence[Experiment]) -> list[str]:
+    """Of what the files that settings name hold now, among others."""
+    return [records.settings_hash(config.resolved(experiment)) for experiment in experiments]
+
+
 def _last_checkpoint(
     folders: Sequence[Path], fingerprint: dict[str, Any], say: Callable[[str], None]
 ) -> checkpoint.Found | None:
@@ -168,7 +178,7 @@ def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start
     experiment = trials[0].experiment
     return {
         "format": checkpoint.FORMAT,
-        "settings": [records.settings_hash(config.resolved(t.experiment)) for t in trials],
+        "settings": _hashes([trial.experiment for trial in trials]),
         "seeds": [trial.experiment.seed for trial in trials],
         "data": facts["data"]["checksum"],
         **versions,

@@ -2,6 +2,7 @@
 
     runs/<name>/<hash>-<seed>/
       settings.toml      the resolved experiment, its defaults written out
+      copy-*             copies of the files that it names, if any
       curve.jsonl        one line for each evaluation, on the disk as soon as it is known
                          (curve.jsonl.gz in a result that was put away, without its weights)
       run.json           what it is, on what it ran, and its status: running, finished, diverged
@@ -28,7 +29,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import files, tomlfile
+from stragglers import files, named, tomlfile
 from stragglers.errors import BadInput
 
 FORMAT = 1
@@ -58,6 +59,11 @@ class Record(NamedTuple):
     warnings: list[str]
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The settings, with the copies of files that they name where these lie."""
+        return named.beside(self.settings, self.folder, named.FILES)
+
+    @property
     def is_cut(self) -> bool:
         """Whether it is finished, but its curve has lost its end, and so its final values."""
         steps = (self.run.get("schedule") or {}).get("server_steps", 0)
@@ -72,21 +78,9 @@ def settings_hash(settings: dict[str, Any]) -> str:
     deciding = {key: value for key, value in settings.items() if key not in NO_RESULT}
     # Nor does it matter where the data lies; run.json has the checksum of what was there.
     task = {key: value for key, value in settings["task"].items() if key != "path"}
-    content = _with_digests({**deciding, "task": task})
+    content = named.digested({**deciding, "task": task})
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _with_digests(settings: dict[str, Any]) -> dict[str, Any]:
-    found = {}
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            value = _with_digests(value)
-        elif key in ("csv", "file") and isinstance(value, str) and Path(value).is_file():
-            with open(value, "rb") as file:
-                value = hashlib.file_digest(file, "sha256").hexdigest()
-        found[key] = value
-    return found
 
 
 def folder_of(out: Path, name: str, settings: dict[str, Any]) -> Path:
@@ -128,10 +122,18 @@ def begin(
     run = {"format": FORMAT, **facts, "hash": settings_hash(settings), "seed": settings["seed"],
            "status": "running", "diverged": None}  # fmt: skip
     files.remove_unfinished(folder)
-    _write(folder / "settings.toml", tomlfile.dumps(settings).encode())
+    write_settings(folder / "settings.toml", settings)
     _write(folder / "curve.jsonl", curve)
     _write(folder / "run.json", _pretty(run))
     return run
+
+
+def write_settings(path: Path, settings: dict[str, Any]) -> None:
+    """With copies of the files that they name, first: settings without them are none."""
+    settings, copies = named.copied(settings)
+    for name, content in copies.items():
+        _write(path.with_name(name), content)
+    _write(path, tomlfile.dumps(settings).encode())
 
 
 def append(folder: Path, evaluation: dict[str, Any]) -> None:
@@ -170,12 +172,12 @@ def put_away(folder: Path, out: Path) -> Path:
     """Copies what a result needs: no weights, no place of the data, and the curve compressed."""
     record = load(folder)
     there = out / record.name / folder.name
-    settings = {**record.settings, "task": {**record.settings["task"]}}
+    settings = {**record.document, "task": {**record.document["task"]}}
     settings["task"].pop("path", None)
     with files.told(there):
         there.mkdir(parents=True, exist_ok=True)
     curve = b"".join(map(line, as_json(record)["curve"]))
-    _write(there / "settings.toml", tomlfile.dumps(settings).encode())
+    write_settings(there / "settings.toml", settings)
     _write(there / "curve.jsonl.gz", gzip.compress(curve, mtime=0))
     _write(there / "run.json", _pretty(record.run))
     return there
@@ -236,7 +238,8 @@ def origin(folder: Path) -> tuple[str, dict[str, Any]]:
     run = _run(folder)
     if run is None:
         raise BadInput(f"{folder}: not a run, it has no run.json")
-    return run["name"], _settings(folder / "settings.toml")
+    settings = _settings(folder / "settings.toml")
+    return run["name"], named.beside(settings, folder, named.FILES)
 
 
 def as_json(record: Record) -> dict[str, Any]:

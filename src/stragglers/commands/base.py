@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Commands = Any  # argparse has no public name for what add_subparsers() returns
 Chosen = tuple[tuple[str, str], ...]  # values of a sweep as they were given, by their paths
+MOST = 10_000  # trials, or plans, that one command takes: a folder each, which every table reads
 BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
@@ -107,6 +108,7 @@ def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "T
     ):
         if value is not None and value < 1:
             raise BadInput(f"{name}={value}, expected at least 1")
+    check_count(1, trials=count)
     if not options.minutes > 0:
         raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
     if not options.checkpoint_minutes >= 0:
@@ -136,12 +138,9 @@ def swept(
 ) -> Iterator[tuple[Chosen, dict[str, Any]]]:
     """A document with each combination of the values that are swept; itself, if none are."""
     axes = []
-    for assignment in sweep:
-        name, _, values = assignment.partition("=")
-        if not values:
-            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
-        path = config.full_path(document, name.strip())
-        axes.append([(path, value.strip()) for value in re.split(BETWEEN, values)])
+    for assignment, values in zip(sweep, _values(sweep), strict=True):
+        path = config.full_path(document, assignment.partition("=")[0].strip())
+        axes.append([(path, value.strip()) for value in values])
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
         nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
@@ -152,6 +151,22 @@ def swept(
         for path, value in chosen:
             with_all = config.override(with_all, f"{path}={value}")
         yield chosen, with_all
+
+
+def _values(sweep: Sequence[str]) -> list[list[str]]:
+    for assignment in sweep:
+        if not assignment.partition("=")[2]:
+            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
+    return [re.split(BETWEEN, assignment.partition("=")[2]) for assignment in sweep]
+
+
+def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) -> None:
+    """Refuses more than a command should take, before any of it is built."""
+    every = experiments * math.prod(map(len, _values(sweep))) * trials
+    if every > MOST:
+        what, lower = ("trials", "lower --trials, ") if trials > 1 else ("combinations", "")
+        raise BadInput(f"{every:,} {what} given, expected at most {MOST:,} in one command; "
+                       f"{lower}leave out values or give several commands")  # fmt: skip
 
 
 def as_sets(chosen: Chosen) -> str:

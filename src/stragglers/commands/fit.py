@@ -82,6 +82,7 @@ def summarised(log: "Log", fitted: Any, document: dict[str, Any]) -> dict[str, A
         "groups": {
             name: {
                 "clients": clients[index],
+                "few": name in fitted.few,
                 "drop_out": fitted.drop_out[name],
                 "factors": {
                     factor: {**one.setting, "misfit": one.misfit}

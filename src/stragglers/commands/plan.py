@@ -36,6 +36,7 @@ def plan(options: argparse.Namespace) -> None:
     if options.sweep:
         if options.figure:
             raise BadInput("--figure draws one plan; leave out --sweep")
+        base.check_count(1, options.sweep)
         _sweep(options, document)
         return
     picture = checked_path(options.figure) if options.figure else None

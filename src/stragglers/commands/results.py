@@ -101,7 +101,7 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     drawn = figures.result_figures(found)
     for name, trial in figures.to_plan(found).items():
         try:
-            _, clients, schedule, latencies = summarised(trial.settings, _clients(trial.settings))
+            _, clients, schedule, latencies = summarised(trial.document, _clients(trial.document))
             trained = (trial.run.get("schedule") or {}).get("time_s", math.nan)
             if not math.isclose(schedule.end, trained, rel_tol=1e-6):
                 raise BadInput("its clients are not those that are known without its data")

@@ -30,7 +30,7 @@ def add(commands: base.Commands) -> None:
 def run(options: argparse.Namespace) -> None:
     """Trains what is missing, then prints the table, draws the accuracy and writes the page."""
     count, terms = base.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
-    experiments = _experiments(options)
+    experiments = _experiments(options, count)
     folder = output_folder(options.out)
     from stragglers import records, trials  # a mistake does not wait for these
     from stragglers.report import figures, page, tables
@@ -77,12 +77,15 @@ def _all_in(folder: Path, found: list[Any]) -> list[Any]:
         return found
 
 
-def _experiments(options: argparse.Namespace) -> list[tuple[str, base.Chosen, dict[str, Any]]]:
+def _experiments(
+    options: argparse.Namespace, trials: int
+) -> list[tuple[str, base.Chosen, dict[str, Any]]]:
     """Names, what a sweep has chosen, and documents; mistakes are found before any training."""
     from stragglers import build
 
     demo = [f"glyphs/per-domain/{row}" for row in DEMO]
     sources, twice = config.expand(options.presets or demo)
+    base.check_count(len(sources), options.sweep, trials)
     for name in twice:
         print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
     found, read = [], set()

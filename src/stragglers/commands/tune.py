@@ -1,7 +1,7 @@
 """stragglers tune: a preset's best settings, as a preset and a page about all that was tried."""
 
 import argparse
-from pathlib import Path
+import math
 
 from stragglers import config
 from stragglers.commands import base
@@ -27,7 +27,7 @@ def add(commands: base.Commands) -> None:
 
 def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
-    from stragglers import build, files, tomlfile
+    from stragglers import build, records
     from stragglers import tune as tuning
     from stragglers.report import page, tables
 
@@ -46,6 +46,9 @@ def tune(options: argparse.Namespace) -> None:
                        "file of [[search]] tables: settings with lists of values")  # fmt: skip
     searches = options.grid or papers
     grid = tuning.read_grid(searches)
+    candidates = sum(options.proposals or math.prod(map(len, search.values())) for search in grid)
+    with about(searches):
+        base.check_count(candidates, trials=count)
     with about(source):
         build.check_trainable(config.experiment_from(document))
     with about(searches):
@@ -61,8 +64,7 @@ def tune(options: argparse.Namespace) -> None:
             print("the time is over; the same command goes on with what is left")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
-    text = tomlfile.dumps(config.resolved(config.experiment_from(best)))
-    files.write(preset, lambda path: Path(path).write_text(text, encoding="utf-8"))
+    records.write_settings(preset, config.resolved(config.experiment_from(best)))
     page.save(list(train.found.values()), about_all)
     if options.json:
         searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]

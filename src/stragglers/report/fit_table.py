@@ -8,6 +8,7 @@ from rich.table import Table
 from stragglers.report.cells import NOTHING, seconds
 from stragglers.report.experiments import plain
 from stragglers.report.terminal import console
+from stragglers.totals import ENOUGH
 
 
 def print_fit(summary: dict[str, Any]) -> None:
@@ -23,6 +24,10 @@ def print_fit(summary: dict[str, Any]) -> None:
                        ("correlation", "of communication and time per example")):  # fmt: skip
         value = summary[name]
         out.print(f"{name:<13}{'cannot be told' if value is None else f'{value:.2f}, {said}'}")
+    few = [plain(name) for name, group in summary["groups"].items() if group["few"]]
+    if few:
+        told = f"fewer than {ENOUGH} clients, too few for more than three numbers from sums"
+        out.print(f"{', '.join(few)}: {told}: no overhead, and one sigma for both", highlight=False)
     out.print("off by: of a log-normal, at most, in shares of reports below some value; each "
               "client counts once")  # fmt: skip
 

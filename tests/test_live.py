@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from safetensors import safe_open
 
 from stragglers import draws, logs
 from stragglers.algorithms.base import with_ema
@@ -271,6 +272,22 @@ def test_a_server_goes_on_where_it_was(tmp_path, algorithm):
     again = Fleet(delays).serve(chosen, policy, seed=1, folder=tmp_path)
     close(again.model, whole.model)
     assert again.seconds == 0 and not np.allclose(first.params["w"], whole.params["w"])
+
+
+def test_a_state_is_kept_every_so_many_steps(tmp_path):
+    kept = []
+
+    def look(step, now, model):
+        path = tmp_path / "state.safetensors"
+        if path.exists():
+            with safe_open(path, "numpy") as file:
+                kept.append((step, int(file.metadata()["version"])))
+
+    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=7, folder=tmp_path, keep_every=3,
+                             on_step=look)  # fmt: skip
+    assert kept == [(3, 3), (4, 3), (5, 3), (6, 6), (7, 6)]
+    with safe_open(tmp_path / "state.safetensors", "numpy") as file:
+        assert file.metadata()["version"] == "7"  # the end is always kept
 
 
 def test_a_server_that_was_stopped_keeps_what_was_in(tmp_path):

@@ -80,6 +80,7 @@ def serve(
     seed: int = 0,
     weigh: Weigh = report_weights,
     folder: str | Path | None = None,
+    keep_every: int = 1,  # server steps between states on the disk; FARe-DUST's has its history
     on_step: Callable[[int, float, Params], None] | None = None,  # step, seconds, model
     poll_seconds: float = 1.0,
     clock: Clock = WALL,
@@ -106,7 +107,7 @@ def serve(
     ledger = Ledger(folder)
     ledger.go_on(server)
     due.append(policy.cohort if isinstance(policy, Rounds) else policy.concurrency)
-    kept, most = server.version, max(PATIENCE, 2 * due[0])
+    told, most = server.version, max(PATIENCE, 2 * due[0])
     began = clock.now()
 
     def take(reply: Reply, now: float) -> None:
@@ -133,14 +134,15 @@ def serve(
 
     def follow(may_start: bool, now: float) -> None:
         """What may come with a report or a time-out: a server step, clients that start."""
-        nonlocal kept
+        nonlocal told
         if may_start:
             due.append(_refill(policy))
-        if server.version > kept:
-            kept = server.version
-            ledger.keep(server)
+        if server.version > told:
+            told = server.version
+            if told % keep_every == 0:
+                ledger.keep(server)
             if on_step:
-                on_step(kept, now, algorithm.model(server.state))
+                on_step(told, now, algorithm.model(server.state))
 
     def start(now: float) -> None:
         nonlocal said

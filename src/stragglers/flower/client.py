@@ -43,7 +43,7 @@ def answer(
     teacher = model
     if messages.TEACHER in content.array_records:
         teacher = messages.unpacked(content.array_records[messages.TEACHER])
-    order = content.config_records[messages.ORDER]
+    order: Any = content.config_records[messages.ORDER]
     sent = Sent(
         _tree(model, like), _tree(teacher, like), int(order["dispatch"]), int(order["version"])
     )

@@ -330,6 +330,23 @@ def test_the_state_of_another_model_is_no_start(tmp_path):
             })  # fmt: skip
 
 
+@pytest.mark.parametrize("policy, options, says", [
+    (Rounds(5, 4), {}, "goal=5 reports can never arrive from cohort=4 clients"),
+    (Rounds(2, 2, late_seconds=1.0, late_rounds=2), {}, "late_seconds=1.0 and late_rounds=2"),
+    (Rounds(2, 2, minimum=1), {}, "minimum=1 reports of a step that is given up"),
+    (Buffer(5, 4), {}, "buffer=5 reports can never come from concurrency=4"),
+    (Buffer(2, 4, client_timeout=-1.0), {}, "client_timeout=-1.0, expected"),
+    (Rounds(2, 2), {"steps": 0}, "steps=0, expected a whole number >= 1"),
+    (Rounds(2, 2), {"keep_every": 0}, "keep_every=0, expected a whole number >= 1"),
+    (Rounds(2, 2), {"poll_seconds": 0.0}, "poll_seconds=0.0, expected a finite number > 0"),
+])  # fmt: skip
+def test_what_can_never_be_served_is_one_line(policy, options, says):
+    fleet = Fleet(np.ones(50))
+    with pytest.raises(BadInput) as refused:
+        fleet.serve(fedavg(ADAM), policy, **options)
+    assert str(refused.value).startswith(says) and not fleet.orders
+
+
 def test_weights_that_are_no_numbers_to_learn_are_refused():
     with pytest.raises(BadInput, match="params: count is int32, expected floating-point"):
         Fleet(np.ones(50)).serve(

@@ -22,12 +22,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stragglers import draws, trees
+from stragglers import buffer, draws, rounds, trees
 from stragglers.algorithms.base import Algorithm, Params
 from stragglers.coordinator import Buffer, Coordinator, Order, Rounds
 from stragglers.errors import BadInput
 from stragglers.ledger import Ledger, Line
 from stragglers.logs import EVERYBODY
+from stragglers.schedule import check_positive
 from stragglers.weights import Weigh, report_weights
 
 PATIENCE = 20  # failures in a row, at least, that are no chance any more
@@ -86,6 +87,7 @@ def serve(
     clock: Clock = WALL,
 ) -> Served:
     """Makes server steps until there are so many, those of an earlier call included."""
+    _check(policy, steps, poll_seconds, keep_every)
     params = as_weights(params)
     known: dict[int, Reply] = {}  # the last report of each client, without its delta
     idle: list[int] = []
@@ -182,6 +184,19 @@ def serve(
     counts = {**server.counts, "failed": server.failed, "dropped": int(server.dropped)}
     model, params = algorithm.model(server.state), algorithm.params(server.state)
     return Served(model, params, clock.now() - began, counts)
+
+
+def _check(policy: Rounds | Buffer, steps: int, poll_seconds: float, keep_every: int) -> None:
+    """As plans do, before anybody is asked."""
+    check_positive(steps=steps, keep_every=keep_every)
+    if not 0 < poll_seconds < np.inf:
+        raise BadInput(f"poll_seconds={poll_seconds}, expected a finite number > 0")
+    given = policy._asdict()
+    if isinstance(policy, Rounds):
+        rounds.check(**given, updates=steps * policy.goal)
+    else:
+        given.pop("refill")
+        buffer.check(**given, updates=steps * policy.buffer)
 
 
 def as_weights(params: Params) -> Params:

@@ -206,6 +206,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "task": task.name,
             "origin": task.population.origin,
             "checksum": checksum(task),
+            "files": build.data_digest(experiment.task),
         },
         "schedule": summarise(task.population, schedule, latencies, least),
     }

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 
@@ -116,6 +117,31 @@ def test_sweep_is_a_table_of_plans(capsys):
     assert "{ straggler = 1, standard = 2 }" in text
     code, text, _ = run(capsys, "plan", "--sweep", "goal=50,100", "--sweep", "over_selection=1,2")
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
+
+
+def test_a_sweep_over_populations_has_every_group_and_their_shares(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    both = [(f"c{i}", 20, "new" if i % 4 else "old") for i in range(60)]
+    fleet(tmp_path / "both.csv", both)
+    fleet(tmp_path / "one.csv", [row for row in both if row[2] == "new"])
+    few = "updates = 100\n[schedule]\nkind = 'over_selected'\ngoal = 5\ncohort = 6\n"
+    (tmp_path / "my.toml").write_text(few + FLEET.format(csv="both.csv"))
+    for order in ("both.csv,one.csv", "one.csv,both.csv"):
+        code, text, err = run(capsys, "plan", "my.toml", "--sweep", f"task.csv={order}")
+        assert code == 0, err
+        columns = ("new: of clients", "new: used", "old: of clients", "old: used")
+        header, _, *rows = text.splitlines()[2:6]
+        assert all(column in header for column in columns)
+        one, two = (next(row for row in rows if name in row) for name in ("one.csv", "both.csv"))
+        cells = dict(zip(re.split(r" {3,}", header.strip()), re.split(r" {3,}", one.strip())))
+        assert [cells[column] for column in columns] == ["100.0 %", "100.0 %", "–", "–"]
+        assert " 75.0 % " in two and " 25.0 % " in two
+        assert "of clients: its share of all clients" in text
+    sizes = "task.groups.older.clients=100,2500"
+    text = run(capsys, "plan", "fleet", "--sweep", sizes, "--set", "updates=1000")[1]
+    assert " 1.3 % " in text and " 25.0 % " in text and "of all clients: " not in text
+    text = run(capsys, "plan", "fleet", "--sweep", "goal=10,20", "--set", "updates=1000")[1]
+    assert "of all clients: recent 75.0 %, older 25.0 %" in text and ": of clients" not in text
 
 
 def test_a_plan_of_two_clients(capsys):

@@ -61,10 +61,10 @@ def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
     if options.json:
         print(base.json({"preset": options.preset, "sweep": rows}))
         return
-    from stragglers.report import tables
+    from stragglers.report import sweep_table
 
     names = [assignment.partition("=")[0].strip() for assignment in options.sweep]
-    tables.print_sweep(options.preset, names, rows)
+    sweep_table.print_sweep(options.preset, names, rows)
 
 
 def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any]]:

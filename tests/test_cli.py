@@ -144,6 +144,32 @@ def test_a_sweep_over_populations_has_every_group_and_their_shares(capsys, tmp_p
     assert "of all clients: recent 75.0 %, older 25.0 %" in text and ": of clients" not in text
 
 
+def test_a_value_without_a_plan_has_its_reason_below_the_table(capsys):
+    sweep = ("fleet", "--updates", "1e3", "--sweep", "drop_out=0,.02,0.3", "--sweep", "goal=50,100")
+    code, text, err = run(capsys, "plan", *sweep)
+    assert code == 0 and err == ""
+    *table, half, whole = text.splitlines()
+    assert half.startswith("drop_out=0.3, goal=50: round ") and " never closes: fewer than " in half
+    assert whole.startswith("drop_out=0.3, goal=100: round 0 never closes: fewer than goal=100")
+    assert len([line for line in table if " 50 " in line or " 100 " in line]) == 4
+    rows = plan(capsys, *sweep)["sweep"]
+    assert [row["set"]["faults.drop_out"] for row in rows] == [0, 0, 0.02, 0.02, 0.3, 0.3]
+    assert ["time_s" in row for row in rows] == [True] * 4 + [False] * 2
+    assert f"drop_out=0.3, goal=100: {rows[-1]['error']}" == whole and "error" not in rows[0]
+
+
+def test_what_is_missing_may_be_swept(capsys, tmp_path, monkeypatch):
+    kind = ("--set", "schedule.kind=buffered", "--set", "buffer=10", "--sweep", "concurrency=20,60")
+    rows = plan(capsys, "fleet", "--updates", "500", *kind)["sweep"]
+    assert [row["set"]["schedule.concurrency"] for row in rows] == [20, 60]
+    monkeypatch.setattr("stragglers.trials.run_missing", lambda jobs, *_: jobs)
+    code, out, err = run(
+        capsys, "run", "glyphs/per-domain/fedadam", *kind, "--out", str(tmp_path / "out")
+    )
+    assert code == 0 and out.startswith("2 of 2 trials are left"), err
+    assert "schedule.concurrency is missing" in refused(capsys, "plan", "fleet", *kind[:4])
+
+
 def test_a_plan_of_two_clients(capsys):
     out = plan(capsys, "emnist/per-domain/fedavg", "--set", "clients=2", "--set", "goal=1")
     assert out["clients"] == 2

@@ -185,3 +185,13 @@ def test_groups_that_check_in_alike_change_nothing():
         experiment = config.experiment_from(document)
         plans.append(build.timetable(experiment, build.clients(experiment.task, 0)))
     assert np.array_equal(plans[0].client, plans[1].client)
+
+
+@pytest.mark.parametrize("text, value", [
+    (".1", 0.1), ("-.5", -0.5), ("+.5e1", 5.0), ("1e4", 10_000), ("-1.5E3", -1500), ("2.5e0", 2.5),
+    ("1e-4", 1e-4), ("10.0", 10.0), ("1e300", 1e300), ("1e999", np.inf), ("7", 7), ("true", True),
+    ("'1e4'", "1e4"), (".", "."), (".1.2", ".1.2"), ("./.1", "./.1"), ("feast", "feast"),
+])  # fmt: skip
+def test_values_are_taken_for_what_they_are(text, value):
+    found = config.value_of(text)
+    assert found == value and type(found) is type(value)

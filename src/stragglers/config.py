@@ -27,6 +27,8 @@ ALTERNATIVES = [
     {"task.csv", "task.groups"},
 ]
 KINDS = ("kind", "model", "name", "optimizer")  # keys that say what else a section has
+BARE_FRACTION = re.compile(r"[+-]?\.\d+(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)  # no TOML
+EXACT = 2.0**53  # below it whole numbers are themselves, as floats
 
 
 def presets() -> list[str]:
@@ -235,11 +237,15 @@ def _without_none(document: Any) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """A TOML value; a bare word is a string."""
+    """A TOML value; a bare word is a string. .5 is a number as well, and 1e4 a whole one."""
+    if BARE_FRACTION.fullmatch(text):
+        return float(text)
     try:
-        return tomlfile.loads(f"value = {text}")["value"]
+        value = tomlfile.loads(f"value = {text}")["value"]
     except ValueError:
         return text
+    whole = isinstance(value, float) and "e" in text.lower() and value.is_integer()
+    return int(value) if whole and abs(value) < EXACT else value
 
 
 def _with(document: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:

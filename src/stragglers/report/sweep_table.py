@@ -16,14 +16,16 @@ Cell = Callable[[Plan], str]
 
 
 def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
-    """One line for each value: what it costs and whom it leaves out."""
+    """One line for each value: what it costs and whom it leaves out; or why it has no plan."""
+    refused = [row for row in rows if "error" in row]
+    rows = [row for row in rows if "error" not in row]
     console, columns = terminal.console(), _sweep_columns(rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in [*keys, *columns]:
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(
-            *(v if isinstance(v, str) else tomlfile.inline(v) for v in row["set"].values()),
+            *map(_given, row["set"].values()),
             *(cell(row) for cell in columns.values()),
         )
     console.print(name)
@@ -37,6 +39,14 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
     console.print(f"used: the group's share of all reports on time; {shares}")
     if idle(rows):
         console.print(UNTRAINED)
+    for row in refused:
+        values = zip(keys, map(_given, row["set"].values()), strict=True)
+        sets = ", ".join(f"{key}={value}" for key, value in values)
+        console.print(f"{sets}: {row['error']}")
+
+
+def _given(value: Any) -> str:
+    return value if isinstance(value, str) else tomlfile.inline(value)
 
 
 def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:

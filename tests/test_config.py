@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,18 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(BadInput, match=told):
         config.expand([str(tmp_path)])
     assert list(config.expand([str(tmp_path / "settings.toml")])[0]) == ["settings"]
+
+
+def test_the_settings_of_a_run_have_its_name(tmp_path):
+    names = {"a": f"{DEMO}/feast-0.5", "b": "/../.x y", "c": "", "d": 3}
+    files = [tmp_path / place / "settings.toml" for place in names]
+    for file, name in zip(files, names.values()):
+        file.parent.mkdir()
+        file.with_name("run.json").write_text(json.dumps({"name": name, "seed": 1}))
+    found, _ = config.expand(list(map(str, files[:3])))
+    assert found == dict(zip([f"{DEMO}/feast-0.5", "-/-/-x-y", "settings"], map(str, files)))
+    assert list(config.expand([str(files[3])])[0]) == ["settings"]
+    assert list(config.expand([str(files[0].with_name("mine.toml"))])[0]) == ["mine"]
 
 
 def overridden(name, *assignments):

@@ -117,6 +117,21 @@ def test_sweep_is_a_table_of_plans(capsys):
     assert "{ straggler = 1, standard = 2 }" in text
     code, text, _ = run(capsys, "plan", "--sweep", "goal=50,100", "--sweep", "over_selection=1,2")
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
+    header, _, *lines = text.splitlines()[2:8]
+    assert header.split()[:3] == ["goal", "over_selection", "cohort"] and "late" not in header
+    assert [line.split()[2] for line in lines] == ["50", "100", "100", "200"]
+
+
+def test_a_sweep_says_how_many_reports_are_late_and_count(capsys):
+    sweep = ("cifar100/per-domain/fare-dust", "--updates", "2000", "--sweep", "late_rounds=2,50")
+    few, many = (
+        row["reports"]["late"] / row["dispatches"] for row in plan(capsys, *sweep)["sweep"]
+    )
+    assert 0 < few < many
+    text = run(capsys, "plan", *sweep)[1]
+    assert f" {100 * few:.1f} % " in text and f" {100 * many:.1f} % " in text
+    assert " late " in text and "\nlate: of all clients that were started" in text
+    assert "cohort" not in text
 
 
 def test_a_sweep_over_populations_has_every_group_and_their_shares(capsys, tmp_path, monkeypatch):

@@ -13,6 +13,10 @@ from stragglers.report.tables import UNTRAINED, every_group, idle, percent
 
 Plan = dict[str, Any]  # its numbers, and which values it was made with
 Cell = Callable[[Plan], str]
+COHORT = {"schedule.goal", "schedule.over_selection"}  # on which the clients of a round depend
+LATE = (
+    "late: of all clients that were started, those whose reports came after their round and count"
+)
 
 
 def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
@@ -37,6 +41,8 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
             f"{group} {percent(share['population'])}" for group, share in population
         )
     console.print(f"used: the group's share of all reports on time; {shares}")
+    if _some_late(rows):
+        console.print(LATE)
     if idle(rows):
         console.print(UNTRAINED)
     for row in refused:
@@ -58,7 +64,11 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
     def untrained(group: str) -> Cell:
         return lambda row: percent(row["groups"].get(group, {}).get("untrained"))
 
-    columns: dict[str, Cell] = {
+    columns: dict[str, Cell] = {}
+    swept = rows[0]["set"].keys()
+    if COHORT & swept and "schedule.cohort" not in swept:  # which would say it itself
+        columns["cohort"] = lambda row: f"{row['dispatches'] // row['server_steps']:,}"
+    columns |= {
         "time s": lambda row: f"{row['time_s']:,.0f}",
         "steps": lambda row: f"{row['server_steps']:,}",
     }
@@ -70,11 +80,17 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
         "staleness p95": lambda row: f"{row['staleness']['p95']:,.0f}",
         "wasted": lambda row: percent(part(row["device_s"], "wasted")),
     }
+    if _some_late(rows):
+        columns["late"] = lambda row: percent(row["reports"]["late"] / row["dispatches"])
     for group in every_group(rows):
         if _differ(rows):
             columns[f"{group}: of clients"] = share(group, "population")
         columns[f"{group}: used"] = share(group, "used")
     return columns | {f"{group}: untrained": untrained(group) for group in idle(rows)}
+
+
+def _some_late(rows: Sequence[Plan]) -> bool:
+    return any(row["reports"]["late"] for row in rows)
 
 
 def _differ(rows: Sequence[Plan]) -> bool:

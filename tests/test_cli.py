@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 
@@ -116,6 +117,72 @@ def test_sweep_is_a_table_of_plans(capsys):
     assert "{ straggler = 1, standard = 2 }" in text
     code, text, _ = run(capsys, "plan", "--sweep", "goal=50,100", "--sweep", "over_selection=1,2")
     assert code == 0 and len([line for line in text.splitlines() if " 50 " in line]) >= 2
+    header, _, *lines = text.splitlines()[2:8]
+    assert header.split()[:3] == ["goal", "over_selection", "cohort"] and "late" not in header
+    assert [line.split()[2] for line in lines] == ["50", "100", "100", "200"]
+
+
+def test_a_sweep_says_how_many_reports_are_late_and_count(capsys):
+    sweep = ("cifar100/per-domain/fare-dust", "--updates", "2000", "--sweep", "late_rounds=2,50")
+    few, many = (
+        row["reports"]["late"] / row["dispatches"] for row in plan(capsys, *sweep)["sweep"]
+    )
+    assert 0 < few < many
+    text = run(capsys, "plan", *sweep)[1]
+    assert f" {100 * few:.1f} % " in text and f" {100 * many:.1f} % " in text
+    assert " late " in text and "\nlate: of all clients that were started" in text
+    assert "cohort" not in text
+
+
+def test_a_sweep_over_populations_has_every_group_and_their_shares(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    both = [(f"c{i}", 20, "new" if i % 4 else "old") for i in range(60)]
+    fleet(tmp_path / "both.csv", both)
+    fleet(tmp_path / "one.csv", [row for row in both if row[2] == "new"])
+    few = "updates = 100\n[schedule]\nkind = 'over_selected'\ngoal = 5\ncohort = 6\n"
+    (tmp_path / "my.toml").write_text(few + FLEET.format(csv="both.csv"))
+    for order in ("both.csv,one.csv", "one.csv,both.csv"):
+        code, text, err = run(capsys, "plan", "my.toml", "--sweep", f"task.csv={order}")
+        assert code == 0, err
+        columns = ("new: of clients", "new: used", "old: of clients", "old: used")
+        header, _, *rows = text.splitlines()[2:6]
+        assert all(column in header for column in columns)
+        one, two = (next(row for row in rows if name in row) for name in ("one.csv", "both.csv"))
+        cells = dict(zip(re.split(r" {3,}", header.strip()), re.split(r" {3,}", one.strip())))
+        assert [cells[column] for column in columns] == ["100.0 %", "100.0 %", "–", "–"]
+        assert " 75.0 % " in two and " 25.0 % " in two
+        assert "of clients: its share of all clients" in text
+    sizes = "task.groups.older.clients=100,2500"
+    text = run(capsys, "plan", "fleet", "--sweep", sizes, "--set", "updates=1000")[1]
+    assert " 1.3 % " in text and " 25.0 % " in text and "of all clients: " not in text
+    text = run(capsys, "plan", "fleet", "--sweep", "goal=10,20", "--set", "updates=1000")[1]
+    assert "of all clients: recent 75.0 %, older 25.0 %" in text and ": of clients" not in text
+
+
+def test_a_value_without_a_plan_has_its_reason_below_the_table(capsys):
+    sweep = ("fleet", "--updates", "1e3", "--sweep", "drop_out=0,.02,0.3", "--sweep", "goal=50,100")
+    code, text, err = run(capsys, "plan", *sweep)
+    assert code == 0 and err == ""
+    *table, half, whole = text.splitlines()
+    assert half.startswith("drop_out=0.3, goal=50: round ") and " never closes: fewer than " in half
+    assert whole.startswith("drop_out=0.3, goal=100: round 0 never closes: fewer than goal=100")
+    assert len([line for line in table if " 50 " in line or " 100 " in line]) == 4
+    rows = plan(capsys, *sweep)["sweep"]
+    assert [row["set"]["faults.drop_out"] for row in rows] == [0, 0, 0.02, 0.02, 0.3, 0.3]
+    assert ["time_s" in row for row in rows] == [True] * 4 + [False] * 2
+    assert f"drop_out=0.3, goal=100: {rows[-1]['error']}" == whole and "error" not in rows[0]
+
+
+def test_what_is_missing_may_be_swept(capsys, tmp_path, monkeypatch):
+    kind = ("--set", "schedule.kind=buffered", "--set", "buffer=10", "--sweep", "concurrency=20,60")
+    rows = plan(capsys, "fleet", "--updates", "500", *kind)["sweep"]
+    assert [row["set"]["schedule.concurrency"] for row in rows] == [20, 60]
+    monkeypatch.setattr("stragglers.trials.run_missing", lambda jobs, *_: jobs)
+    code, out, err = run(
+        capsys, "run", "glyphs/per-domain/fedadam", *kind, "--out", str(tmp_path / "out")
+    )
+    assert code == 0 and out.startswith("2 of 2 trials are left"), err
+    assert "schedule.concurrency is missing" in refused(capsys, "plan", "fleet", *kind[:4])
 
 
 def test_a_plan_of_two_clients(capsys):

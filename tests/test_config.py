@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,18 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(BadInput, match=told):
         config.expand([str(tmp_path)])
     assert list(config.expand([str(tmp_path / "settings.toml")])[0]) == ["settings"]
+
+
+def test_the_settings_of_a_run_have_its_name(tmp_path):
+    names = {"a": f"{DEMO}/feast-0.5", "b": "/../.x y", "c": "", "d": 3}
+    files = [tmp_path / place / "settings.toml" for place in names]
+    for file, name in zip(files, names.values()):
+        file.parent.mkdir()
+        file.with_name("run.json").write_text(json.dumps({"name": name, "seed": 1}))
+    found, _ = config.expand(list(map(str, files[:3])))
+    assert found == dict(zip([f"{DEMO}/feast-0.5", "-/-/-x-y", "settings"], map(str, files)))
+    assert list(config.expand([str(files[3])])[0]) == ["settings"]
+    assert list(config.expand([str(files[0].with_name("mine.toml"))])[0]) == ["mine"]
 
 
 def overridden(name, *assignments):
@@ -185,3 +199,13 @@ def test_groups_that_check_in_alike_change_nothing():
         experiment = config.experiment_from(document)
         plans.append(build.timetable(experiment, build.clients(experiment.task, 0)))
     assert np.array_equal(plans[0].client, plans[1].client)
+
+
+@pytest.mark.parametrize("text, value", [
+    (".1", 0.1), ("-.5", -0.5), ("+.5e1", 5.0), ("1e4", 10_000), ("-1.5E3", -1500), ("2.5e0", 2.5),
+    ("1e-4", 1e-4), ("10.0", 10.0), ("1e300", 1e300), ("1e999", np.inf), ("7", 7), ("true", True),
+    ("'1e4'", "1e4"), (".", "."), (".1.2", ".1.2"), ("./.1", "./.1"), ("feast", "feast"),
+])  # fmt: skip
+def test_values_are_taken_for_what_they_are(text, value):
+    found = config.value_of(text)
+    assert found == value and type(found) is type(value)

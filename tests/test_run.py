@@ -80,10 +80,13 @@ def test_settings_that_were_saved_run_again(capsys, tmp_path):
     _, before, _ = train(capsys, tmp_path, "glyphs/per-domain/feast", "--json", "--seed", "3")
     run = json.loads(before)["runs"][0]
     saved = str(Path(run["folder"]) / "settings.toml")
-    code, after, _ = train(capsys, tmp_path, saved, "--json", small="")
+    code, after, _ = train(capsys, tmp_path / "elsewhere", saved, "--json", small="")
     again = json.loads(after)["runs"][0]
     assert code == 0 and again["settings"] == run["settings"]
-    assert (again["name"], again["hash"], again["seed"]) == ("settings", run["hash"], 3)
+    name = "glyphs/per-domain/feast"
+    assert (again["name"], again["hash"], again["seed"]) == (name, run["hash"], 3)
+    _, same, err = train(capsys, tmp_path, saved, "--json", small="")
+    assert same == before and "1 of 1 trials are there already" in err
     for a, b in zip(run["curve"], again["curve"], strict=True):
         assert {**a, "wall_s": 0} == {**b, "wall_s": 0}
 

@@ -9,7 +9,8 @@ from stragglers import metrics
 from stragglers.cli import main
 from stragglers.errors import BadInput
 from stragglers.models.resnet import resnet
-from tests.data import tiny
+from tests.command import refused
+from tests.data import pictures, tiny
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,27 @@ def test_cifar100_has_test_images_without_clients(capsys, tmp_path, monkeypatch)
     trial = train(capsys, tmp_path, "cifar100/per-domain/fare-dust", "--path",
                   str(tiny.folder(tmp_path, "cifar100")), "--updates", "2", *cut)  # fmt: skip
     assert trial["curve"][-1]["updates"] == 2 and trial["run"]["clients"] is None
+
+
+def test_results_of_other_data_are_not_taken_for_those_asked_for(capsys, tmp_path):
+    """Nor are equal ones that lie elsewhere refused."""
+    first, moved, other = (tmp_path / name for name in ("first", "moved", "other"))
+    for place in (first, moved, other):
+        place.mkdir()
+        tiny.emnist(place)
+    test = pictures.drawings([2] * 6, seed=1)
+    pictures.emnist_hdf5(other, pictures.drawings([4] * 6, seed=7), test)
+    small = ["--updates", "4", *settings("goal=2", "batch_size=2", "evaluations=1")]
+    preset = "emnist/per-domain/fedadam-over-selection"
+    trial = train(capsys, tmp_path, preset, "--path", str(first), *small)
+    again = train(capsys, tmp_path, preset, "--path", str(moved), *small)
+    assert again == trial and again["settings"]["task"]["path"] == str(first)
+    written = sorted(tmp_path.joinpath("out").rglob("*"))
+    out = ["--out", str(tmp_path / "out")]
+    line = refused(capsys, "run", preset, "--path", str(other), *small, "--trials", "2", *out)
+    assert line.startswith(f"stragglers: {trial['folder']}: trained on the data of {first} (")
+    assert f"but {other} has other data (" in line and "choose another --out, or delete" in line
+    assert sorted(tmp_path.joinpath("out").rglob("*")) == written
 
 
 def data_of(given, monkeypatch, *arguments, preset="emnist/per-domain/fedadam"):

@@ -1,5 +1,6 @@
 """Trials and models of one program: what they keep together, and what becomes of who leaves."""
 
+import signal
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 
 from stragglers import config, records, sharing, simulate, trials, workers
 from stragglers.errors import BadInput
-from stragglers.workers import Job
+from stragglers.stopping import Wish
+from stragglers.workers import Job, News, Outcome, Terms
 from tests.test_checkpoint import SMALL, after, experiment, outcome, record, record_jobs
 
 
@@ -106,6 +108,55 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
     for job in jobs:
         record_jobs([job._replace(folder=tmp_path / "whole" / job.name)])
         assert outcome(job.folder)[1:] == outcome(tmp_path / "whole" / job.name)[1:]
+
+
+def test_trials_of_more_server_steps_than_others_are_trained_apart(tmp_path, monkeypatch):
+    """Interrupted, those of one program go on together; what has not begun is trained as before."""
+    given = [*SMALL["feast"], "late_seconds=60", "lanes=4"]  # 9, 10 and 9 server steps
+    documents = {
+        name: config.override_all(config.read("glyphs/per-domain/feast"), [*given, f"kappa={name}"])
+        for name in ("0.1", "0.9")
+    }
+    whole, jobs = (trials.jobs_of(documents, 3, tmp_path / place) for place in ("whole", "parts"))
+    said, apart = [], "trials of 9 and 10 server steps are trained apart"
+    monkeypatch.setattr(trials, "here", here_saying(said))
+    assert trials.run_missing(whole, processes=1, together=3) == []
+    assert said[0] == apart and len(said) == 3
+    together = [records.load(job.folder).run["device"]["trials_together"] for job in whole]
+    assert together == [2, 1, 2, 2, 1, 2]
+
+    wish, told = Wish(), []
+
+    def update(label, done, now):
+        wish.number = signal.SIGTERM if done > 0.4 else None  # while the first ones train
+
+    (bundle,) = sharing.bundles(jobs, together=3)
+    news = News(update, lambda label, line: told.append(line))
+    lines = workers._train(bundle, news, workers.USUAL, wish).lines
+    assert told[0] == apart and lines[2:4] == [workers.BEFORE] * 2
+    assert all(line.startswith("stopped at 44") for line in lines[:2] + lines[4:])
+    said.clear()
+    assert trials.run_missing(jobs, processes=1, together=3) == []
+    assert [line for line in said if "goes on" in line] == ["goes on from server step 4 of 9"]
+    assert apart not in said
+    for one, other in zip(whole, jobs, strict=True):
+        assert outcome(one.folder) == outcome(other.folder)
+
+
+def test_no_program_of_them_begins_when_the_time_is_over(tmp_path, monkeypatch):
+    jobs = [Job("a", str(n), tmp_path / str(n), experiment("feast"), "t") for n in range(3)]
+    clock = [0.0]
+
+    def trained(part, *given):
+        clock[0] = 2.0
+        return Outcome([f"{job.label} is trained" for job in part], 1.0)
+
+    monkeypatch.setattr(workers, "_train", trained)
+    monkeypatch.setattr(workers.time, "time", lambda: clock[0])
+    news = News(print, print)
+    in_time = workers._train_apart(jobs, [9, 10, 9], news, Terms(1.0), Wish(), None)
+    assert in_time.lines == ["0 is trained", workers.BEFORE, "2 is trained"]
+    assert in_time.seconds is None
 
 
 def here_saying(said):

@@ -90,6 +90,27 @@ def prepare_data(task: settings.Task) -> None:
             stackoverflow.prepared(folder, task.straggler_tags, task.vocabulary)
 
 
+def data_digest(task: settings.Task) -> str | None:
+    """Names what a task's files hold, wherever they lie; None if it reads none."""
+    if (found := _digest_of_prepared(task)) is None:
+        prepare_data(task)
+        found = _digest_of_prepared(task)
+    return found
+
+
+def _digest_of_prepared(task: settings.Task) -> str | None:
+    folder = Path(data_folder(task))
+    match task:
+        case settings.Emnist():
+            return images.digest(EMNIST, images.find(EMNIST, folder))
+        case settings.Cifar100():
+            return images.digest(CIFAR100, images.find(CIFAR100, folder))
+        case settings.StackOverflow():
+            return stackoverflow.digest(folder, task.straggler_tags, task.vocabulary)
+        case _:
+            return None
+
+
 def factors(given: settings.Latency) -> dict[str, Factors] | Factors:
     """The latency factors of each group, or of everybody."""
     match given:

@@ -27,6 +27,8 @@ ALTERNATIVES = [
     {"task.csv", "task.groups"},
 ]
 KINDS = ("kind", "model", "name", "optimizer")  # keys that say what else a section has
+BARE_FRACTION = re.compile(r"[+-]?\.\d+(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)  # no TOML
+EXACT = 2.0**53  # below it whole numbers are themselves, as floats
 
 
 def presets() -> list[str]:
@@ -53,7 +55,8 @@ def expand(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     twice: list[str] = []
     for name, source in (one for argument in arguments for one in _named(argument)):
         if sources.get(name, source) != source:
-            raise BadInput(f"{sources[name]} and {source} share the name {name!r}; rename one")
+            raise BadInput(f"{sources[name]} and {source} share the name {name!r}; rename one, or "
+                           "run one after the other")  # fmt: skip
         twice += [name] if name in sources else []
         sources[name] = source
     return sources, twice
@@ -71,7 +74,7 @@ def _named(argument: str) -> list[tuple[str, str]]:
     if Path(argument).is_dir():
         return _inside(argument)
     if argument.endswith(".toml"):
-        return [(_run_name(Path(argument).name), argument)]
+        return [(_repeated(Path(argument)) or _run_name(Path(argument).name), argument)]
     folders = {str(folder) for name in known for folder in PurePosixPath(name).parents}
     raise BadInput(_no_preset(argument, {*known, *folders}))
 
@@ -95,9 +98,27 @@ def _no_preset(name: str, known: set[str]) -> str:
     return f"no preset {name!r}; `stragglers list` names them, a file's name ends in .toml"
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+def _repeated(file: Path) -> str | None:
+    """The name of the run whose settings a file has; None if it is none's."""
+    if file.name != "settings.toml":
+        return None
+    try:
+        run = msgspec.json.decode((file.parent / "run.json").read_bytes(), type=_Named)
+    except (OSError, ValueError):  # what it says otherwise is no matter here
+        return None
+    return _safe(Path(run.name).parts) or None
+
+
 def _run_name(file: str | Path) -> str:
     """A file's name as one of a folder, whatever characters it has."""
-    parts = Path(file).with_suffix("").parts
+    return _safe(Path(file).with_suffix("").parts)
+
+
+def _safe(parts: Sequence[str]) -> str:
     return "/".join(re.sub(r"[^A-Za-z0-9._-]|^\.+", "-", part) for part in parts)
 
 
@@ -223,11 +244,15 @@ def _without_none(document: Any) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """A TOML value; a bare word is a string."""
+    """A TOML value; a bare word is a string. .5 is a number as well, and 1e4 a whole one."""
+    if BARE_FRACTION.fullmatch(text):
+        return float(text)
     try:
-        return tomlfile.loads(f"value = {text}")["value"]
+        value = tomlfile.loads(f"value = {text}")["value"]
     except ValueError:
         return text
+    whole = isinstance(value, float) and "e" in text.lower() and value.is_integer()
+    return int(value) if whole and abs(value) < EXACT else value
 
 
 def _with(document: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from stragglers.settings import Experiment
 from stragglers.setup import Start
 from stragglers.simulate import Moment
 from stragglers.tasks.base import checksum
+from stragglers.together import Apart
 
 
 def record(
@@ -43,12 +44,16 @@ def record(
     """Trains what fits into one program (see `run.train`), each into its folder.
 
     Goes on from the last checkpoint that is whole, and makes one every `checkpoint_s` seconds and
-    when `stop` says so, which then raises `checkpoint.Kept`.
+    when `stop` says so, which then raises `checkpoint.Kept`. Schedules of different lengths raise
+    `Apart` before any folder is touched: how long they are is known here, where the data is.
     """
     facts: dict[str, Any] = {"started": _now(), "spent_s": 0.0, "drift": []}
     began = saved = time.perf_counter()
     hashes = _hashes(experiments)
     trials = _prepared(experiments)
+    steps = [trial.schedule.steps for trial in trials]
+    if len(set(steps)) > 1:
+        raise Apart(steps)
     by_seed = {trial.experiment.seed: trial for trial in trials}
     same = {seed: _facts(trial) for seed, trial in by_seed.items()}
     known = [
@@ -79,7 +84,7 @@ def record(
                 course.curve = list(map(_point, records.evaluations(curve)))
             facts.update(found.manifest.facts)
             facts["drift"] = [*facts["drift"], *drift]
-            say(f"goes on from server step {moment.step} of {trials[0].schedule.steps}")
+            say(f"goes on from server step {moment.step} of {steps[0]}")
         if _hashes(experiments) != hashes:
             raise BadInput(f"{folders[0]}: a file that its settings name has changed since it was "
                            "read, so that its copy would be of another run; run again")  # fmt: skip
@@ -211,6 +216,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "task": task.name,
             "origin": task.population.origin,
             "checksum": checksum(task),
+            "files": build.data_digest(experiment.task),
         },
         "schedule": summarise(task.population, schedule, latencies, least),
     }

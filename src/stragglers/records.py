@@ -76,7 +76,7 @@ def settings_hash(settings: dict[str, Any]) -> str:
     A file that they name counts by what is in it, wherever it lies.
     """
     deciding = {key: value for key, value in settings.items() if key not in NO_RESULT}
-    # Nor does it matter where the data lies; run.json has the checksum of what was there.
+    # Nor does it matter where the data lies; run.json says what was there (`files_digest`).
     task = {key: value for key, value in settings["task"].items() if key != "path"}
     content = named.digested({**deciding, "task": task})
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -253,6 +253,12 @@ def is_over(folder: Path) -> bool:
     """Whether a run is there and came to its end, good or bad."""
     run = _run(folder)
     return run is not None and run["status"] != "running"
+
+
+def files_digest(folder: Path) -> str | None:
+    """Names the files that a trial has its data from (`build.data_digest`), if it says so."""
+    run = _run(folder)
+    return ((run or {}).get("data") or {}).get("files")
 
 
 def seconds(folder: Path) -> float | None:

@@ -5,7 +5,8 @@
              the decay of an average, come from one training (algorithms/base.all_of)
 
 A bundle is a list of jobs for one program: seed after seed, of each the same models. What shares a
-checkpoint is a bundle already, and stays one.
+checkpoint is a bundle already, and stays one. Seeds whose schedules turn out to be of different
+lengths, once their data is read, are trained apart all the same (workers.py).
 """
 
 from collections.abc import Callable

@@ -19,6 +19,14 @@ from stragglers.rows import Rows
 LEG = 16  # server steps at most from one meeting to the next; waiting there costs a few percent
 
 
+class Apart(Exception):
+    """Trials of different numbers of server steps: these cannot be joined."""
+
+    def __init__(self, steps: list[int]) -> None:
+        super().__init__(steps)
+        self.steps = steps  # of each trial
+
+
 class Joint(NamedTuple):
     """The columns of `Rows`, over the clients of all trials by version, then by trial."""
 

@@ -15,9 +15,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stragglers import checkpoint, config, device, records, turns
+from stragglers import build, checkpoint, config, device, records, turns
 from stragglers.errors import BadInput
 from stragglers.progress import Shown
+from stragglers.settings import Task
 from stragglers.sharing import bundles, training
 from stragglers.stopping import Interrupted, Wish, heeded
 from stragglers.workers import (
@@ -57,11 +58,36 @@ def jobs_of(documents: dict[str, dict[str, Any]], trials: int, out: Path) -> lis
 
 
 def missing(jobs: list[Job]) -> list[Job]:
-    """Those that are not over, good or bad; that another process is writing one is an error."""
+    """Those that are not over, good or bad; that another process is writing one is an error.
+
+    So is one that is over, but on other data than what is asked for.
+    """
     wanted = [job for job in jobs if not records.is_over(job.folder)]
+    _check_data([job for job in jobs if records.is_over(job.folder)])
     for job in wanted:
         records.check_free(job.folder)
     return wanted
+
+
+def _check_data(over: list[Job]) -> None:
+    """The name of a folder is free of where the data lies, so what is there may be of other data.
+
+    What is not over is refused by its checkpoint, or starts anew.
+    """
+    asked: dict[Task, str | None] = {}
+    for job in over:
+        then, task = records.files_digest(job.folder), job.experiment.task
+        if then is None:
+            continue
+        if task not in asked:
+            asked[task] = build.data_digest(task)
+        if (now := asked[task]) and now != then:
+            place = records.origin(job.folder)[1]["task"].get("path", "files elsewhere")
+            raise BadInput(
+                f"{job.folder}: trained on the data of {place} ({then[:12]}), but "
+                f"{build.data_folder(task)} has other data ({now[:12]}); choose another --out, or "
+                "delete this folder"
+            )
 
 
 def run_missing(

@@ -21,6 +21,7 @@ from stragglers import checkpoint, device
 from stragglers.errors import about
 from stragglers.settings import Experiment
 from stragglers.stopping import Interrupted, Wish
+from stragglers.together import Apart
 from stragglers.turns import turn
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # A process with nothing to do waits so long to be dismissed, while others may keep where they are.
 PATIENCE_S = 10.0
+BEFORE = "stopped before it trained"
 
 
 class Job(NamedTuple):
@@ -223,10 +225,33 @@ def _train(
     except checkpoint.Kept:
         return Outcome([f"stopped at {done:.1%}, which is kept"] * len(bundle), None)
     except (Interrupted, TooLate):
-        return Outcome(["stopped before it trained"] * len(bundle), None)
+        return Outcome([BEFORE] * len(bundle), None)
+    except Apart as apart:
+        return _train_apart(bundle, apart.steps, news, terms, wish, turns)
     finished = not any(result.diverged for result in results)
     took = (time.time() - began) / seeds_of(bundle)
     return Outcome([_line(result) for result in results], took if finished else None)
+
+
+def _train_apart(
+    bundle: Bundle, steps: list[int], news: News, terms: Terms, wish: Wish, turns: str | None
+) -> Outcome:
+    """Trials of equally many server steps in one program, and one program after another."""
+    listed = " and ".join(f"{count:,}" for count in sorted(set(steps)))
+    news.say(bundle[0].label, f"trials of {listed} server steps are trained apart")
+    lines: dict[Path, str] = {}
+    took: list[float | None] = []
+    for count in dict.fromkeys(steps):
+        part = [job for job, own in zip(bundle, steps, strict=True) if own == count]
+        if time.time() > terms.deadline:
+            outcome = Outcome([BEFORE] * len(part), None)
+        else:
+            outcome = _train(part, news, terms, wish, turns)
+        lines.update(zip((job.folder for job in part), outcome.lines, strict=True))
+        took.append(outcome.seconds)
+    known = [seconds for seconds in took if seconds is not None]
+    seconds = max(known) if len(known) == len(took) else None
+    return Outcome([lines[job.folder] for job in bundle], seconds)
 
 
 def seeds_of(bundle: Bundle) -> int:

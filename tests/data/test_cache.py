@@ -67,6 +67,23 @@ def test_other_settings_have_their_own(source, folder):
     assert len(of(folder)) == 2
 
 
+def test_what_is_prepared_has_a_name_wherever_it_is_from(source, tmp_path):
+    def digest(source, settings=SETTINGS):
+        return cache.digest("task", [source], settings)
+
+    assert digest(source) is None
+    make(source)
+    assert digest(source) and digest(source, {**SETTINGS, "size": 4}) is None
+    elsewhere, other = tmp_path / "elsewhere", tmp_path / "other"
+    elsewhere.write_bytes(b"the same, in another layout")
+    other.write_bytes(source.read_bytes())
+    make(elsewhere)
+    make(other, lambda writer: writer.append("x", np.ones(3)))
+    assert digest(elsewhere) == digest(source) != digest(other)
+    source.write_bytes(b"changed, and not prepared since")
+    assert digest(source) is None
+
+
 def test_a_changed_source_is_prepared_again(source, folder, capsys):
     make(source)
     about = source.stat()

@@ -145,6 +145,16 @@ def test_cifar_is_the_same_from_every_layout_without_clients(tmp_path, layout):
         np.testing.assert_array_equal(y, RAW[split][1])
 
 
+def test_layouts_of_equal_images_have_one_digest(tmp_path):
+    found = []
+    for layout in ("binary", "pickles below"):
+        (tmp_path / layout).mkdir()
+        RAW_LAYOUTS[layout](tmp_path / layout)
+        loaded(CIFAR100, tmp_path / layout)
+        found.append(images.digest(CIFAR100, images.find(CIFAR100, tmp_path / layout)))
+    assert found[0] and found[0] == found[1]
+
+
 def test_a_file_stands_for_those_that_belong_to_it(tmp_path):
     pictures.emnist_hdf5(tmp_path, TRAIN, TEST)
     pictures.emnist_fedjax(tmp_path, TRAIN, TEST)

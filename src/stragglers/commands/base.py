@@ -118,7 +118,10 @@ def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "T
 
 
 def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A preset with everything that was asked for on the command line, checked."""
+    """A preset with everything that was asked for on the command line.
+
+    It is checked, unless values are swept, with each of which it is another document.
+    """
     document = config.read(source)
     with about(source):
         if options.reading:
@@ -129,7 +132,8 @@ def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
         document = _with_data(document, source, options.path)
         if options.seed is not None:
             document = config.override(document, f"seed={options.seed}")
-        config.experiment_from(document)
+        if not getattr(options, "sweep", None):
+            config.experiment_from(document)
     return document
 
 

@@ -62,19 +62,32 @@ def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
     if options.json:
         print(base.json({"preset": options.preset, "sweep": rows}))
         return
-    from stragglers.report import tables
+    from stragglers.report import sweep_table
 
     names = [assignment.partition("=")[0].strip() for assignment in options.sweep]
-    tables.print_sweep(options.preset, names, rows)
+    sweep_table.print_sweep(options.preset, names, rows)
 
 
 def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any]]:
-    """A plan's numbers for each combination of the values that are swept."""
-    rows = []
-    for chosen, swept in base.swept(sweep, document):
+    """A plan's numbers for each combination of the values that are swept.
+
+    A combination without a plan has the reason instead; that none has one is a mistake, and so is
+    a value that is not one of its setting.
+    """
+    each = list(base.swept(sweep, document))
+    for chosen, swept in each:
         with about(base.as_sets(chosen)):
+            config.experiment_from(swept)
+    rows, refused = [], []
+    for chosen, swept in each:
+        try:
             found = summarised(swept)[0]
+        except BadInput as error:
+            found = {"error": str(error)}
+            refused.append(f"{base.as_sets(chosen)}: {error}")
         rows.append({"set": {path: config.value_of(value) for path, value in chosen}, **found})
+    if len(refused) == len(rows):
+        raise BadInput(refused[0])
     return rows
 
 

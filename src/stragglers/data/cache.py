@@ -61,8 +61,7 @@ def prepared(
 ) -> Arrays:
     """The arrays that `build` makes of the sources, read-only; from the cache if it has them."""
     key = key_of(sources, settings)
-    identity = msgspec.json.encode([sorted(key.sources), key.settings], order="sorted")
-    folder = cache_folder() / "data" / f"{name}-{hashlib.sha256(identity).hexdigest()[:16]}"
+    folder = _folder(name, key)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with alone(folder):
@@ -78,6 +77,27 @@ def prepared(
     if arrays is None:
         raise BadInput(f"{folder}: the disk does not give back what was written to it")
     return arrays
+
+
+def digest(name: str, sources: Sequence[Path], settings: Mapping[str, Any]) -> str | None:
+    """Names what prepared arrays hold, whatever they were made from; None if none are prepared.
+
+    Costs little: their blocks are known, and were checked when they were last used.
+    """
+    key = key_of(sources, settings)
+    try:
+        text = (_folder(name, key) / "manifest.json").read_bytes()
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    if manifest.key != key:
+        return None
+    return hashlib.sha256(msgspec.json.encode(manifest.blocks, order="sorted")).hexdigest()
+
+
+def _folder(name: str, key: Key) -> Path:
+    identity = msgspec.json.encode([sorted(key.sources), key.settings], order="sorted")
+    return cache_folder() / "data" / f"{name}-{hashlib.sha256(identity).hexdigest()[:16]}"
 
 
 def key_of(sources: Sequence[Path], settings: Mapping[str, Any]) -> Key:

@@ -92,8 +92,17 @@ def load(kind: Kind, found: Found) -> Images:
         for name, array in read(kind, found)._asdict().items():
             writer.append(name, array)
 
+    return Images(**cache.prepared(*_cached(kind, found), build))
+
+
+def digest(kind: Kind, found: Found) -> str | None:
+    """Names the prepared images, from whichever files they are; None if they are not prepared."""
+    return cache.digest(*_cached(kind, found))
+
+
+def _cached(kind: Kind, found: Found) -> tuple[str, Files, dict[str, Any]]:
     settings = {"layout": found.layout.name, "version": VERSION}
-    return Images(**cache.prepared(kind.name.lower(), [*found.train, *found.test], settings, build))
+    return kind.name.lower(), [*found.train, *found.test], settings
 
 
 def read(kind: Kind, found: Found) -> Images:

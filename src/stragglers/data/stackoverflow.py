@@ -72,12 +72,21 @@ def prepared(path: Path, straggler_tags: tuple[str, ...], words: int) -> Prepare
     if not 1 <= words <= MOST_WORDS:
         raise BadInput(f"vocabulary={words}, expected from 1 to {MOST_WORDS:,} words")
     files = find(path)
+    cached = _cached(files, straggler_tags, words)
+    return Prepared(**cache.prepared(*cached, lambda w: _build(w, files, straggler_tags, words)))
+
+
+def digest(path: Path, straggler_tags: tuple[str, ...], words: int) -> str | None:
+    """Names the prepared sentences; None if they are not prepared."""
+    return cache.digest(*_cached(find(path), straggler_tags, words))
+
+
+def _cached(
+    files: Files, straggler_tags: tuple[str, ...], words: int
+) -> tuple[str, list[Path], dict[str, Any]]:
     sources = [*dict.fromkeys([files.train, files.test]), *([files.words] if files.words else [])]
     settings = {"straggler_tags": sorted(set(straggler_tags)), "vocabulary": words}
-    arrays = cache.prepared(
-        "stackoverflow", sources, settings, lambda w: _build(w, files, straggler_tags, words)
-    )
-    return Prepared(**arrays)
+    return "stackoverflow", sources, settings
 
 
 def find(path: Path) -> Files:

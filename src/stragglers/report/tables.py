@@ -7,7 +7,6 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from stragglers import tomlfile
 from stragglers.records import Record
 from stragglers.report import formats, results, terminal
 from stragglers.report.cells import NOTHING, part
@@ -26,14 +25,22 @@ def print_plan(name: str, summary: dict[str, Any]) -> None:
         console.print(f"{label:<16}{text}")
     console.print(_group_table(summary))
     console.print("latency: 50 / 95 / 99 % of one epoch over the clients")
-    if _idle([summary]):
+    if idle([summary]):
         console.print(UNTRAINED)
 
 
-def _idle(summaries: Sequence[dict[str, Any]]) -> list[str]:
+def idle(summaries: Sequence[dict[str, Any]]) -> list[str]:
     """Groups of which some report, in one of these plans, holds no training."""
-    groups = summaries[0]["groups"]
-    return [name for name in groups if any(s["groups"][name]["untrained"] for s in summaries)]
+    return [
+        name
+        for name in every_group(summaries)
+        if any(s["groups"].get(name, {}).get("untrained") for s in summaries)
+    ]
+
+
+def every_group(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Of all plans, in the order in which they come first: populations may be swept, too."""
+    return list(dict.fromkeys(group for row in rows for group in row["share"]))
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -46,19 +53,19 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("staleness", _seconds(stale, "server steps")),
         (
             "device time",
-            f"{sum(device.values()):,.0f} s, of it {_percent(part(device, 'used'))} used, "
-            f"{_percent(part(device, 'wasted'))} wasted, "
-            f"{_percent(part(device, 'in_flight'))} under way at the end",
+            f"{sum(device.values()):,.0f} s, of it {percent(part(device, 'used'))} used, "
+            f"{percent(part(device, 'wasted'))} wasted, "
+            f"{percent(part(device, 'in_flight'))} under way at the end",
         ),
     ]
     if summary["time_limit_s"] is not None:
         lines.append(("time limit", f"{summary['time_limit_s']:,.1f} s"))
     if any(summary["faults"].values()):
-        struck = [f"{name} {_percent(count / summary['dispatches'])}"
+        struck = [f"{name} {percent(count / summary['dispatches'])}"
                   for name, count in summary["faults"].items() if count]  # fmt: skip
         lines.append(("faults", f"{', '.join(struck)} of {summary['dispatches']:,} dispatches"))
     if summary["abandoned"]:
-        share = _percent(summary["abandoned"] / summary["server_steps"])
+        share = percent(summary["abandoned"] / summary["server_steps"])
         lines.append(("abandoned", f"{summary['abandoned']:,} server steps, {share}"))
     if summary["paper_time_s"] is not None:
         ratio = summary["time_s"] / summary["paper_time_s"] - 1
@@ -71,18 +78,18 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _group_table(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("group")
-    idle = _idle([summary])
+    some_idle = bool(idle([summary]))
     columns = ["of clients", "of used", "of late", "of unused", "always late"]
-    for column in [*columns, *(["untrained"] if idle else []), "latency [s]"]:
+    for column in [*columns, *(["untrained"] if some_idle else []), "latency [s]"]:
         table.add_column(column, justify="right")
     for name, share in summary["share"].items():
         group = summary["groups"][name]
         latency = group["latency_s"]
         table.add_row(
             name,
-            *(_percent(share[what]) for what in ("population", "used", "late", "unused")),
-            _percent(group["always_late"]),
-            *([_percent(group["untrained"])] if idle else []),
+            *(percent(share[what]) for what in ("population", "used", "late", "unused")),
+            percent(group["always_late"]),
+            *([percent(group["untrained"])] if some_idle else []),
             " / ".join(_whole(latency[level]) for level in ("p50", "p95", "p99")),
         )
     return table
@@ -103,43 +110,10 @@ def print_search(name: str, objective: str, history: Sequence[Sequence[Any]]) ->
             table.add_column(plain(path), justify="right")
         table.add_column(f"{objective} accuracy", justify="right")
         for candidate in ranked[:BEST]:
-            value = "diverged" if math.isnan(candidate.value) else _percent(candidate.value)
+            value = "diverged" if math.isnan(candidate.value) else percent(candidate.value)
             table.add_row(*(shown(v) for v in candidate.chosen.values()), value)
         console.print(f"{plain(name)}: the best of {len(tried)}")
         console.print(table)
-
-
-def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
-    """One line for each value: what it costs and whom it leaves out."""
-    groups = list(rows[0]["share"])
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    # Steps tell of the budget, unless some were made on no updates.
-    lost = ["client_updates", "abandoned"] if any(row["abandoned"] for row in rows) else []
-    idle = _idle(rows)
-    columns = [*keys, "time s", "steps", *(["updates", "abandoned"] if lost else [])]
-    columns += ["step p50 s", "staleness p95", "wasted"]
-    columns += [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]
-    for column in columns:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(
-            *(v if isinstance(v, str) else tomlfile.inline(v) for v in row["set"].values()),
-            f"{row['time_s']:,.0f}",
-            f"{row['server_steps']:,}",
-            *(f"{row[count]:,}" for count in lost),
-            f"{row['round_s']['p50']:,.1f}",
-            f"{row['staleness']['p95']:,.0f}",
-            _percent(part(row["device_s"], "wasted")),
-            *(_percent(row["share"][group]["used"]) for group in groups),
-            *(_percent(row["groups"][group]["untrained"]) for group in idle),
-        )
-    shares = ", ".join(f"{g} {_percent(rows[0]['share'][g]['population'])}" for g in groups)
-    console = terminal.console()
-    console.print(name)
-    console.print(table)
-    console.print(f"used: the group's share of all reports on time; of all clients: {shares}")
-    if idle:
-        console.print(UNTRAINED)
 
 
 def duration(seconds: float) -> str:
@@ -160,5 +134,5 @@ def _whole(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
     return NOTHING if share is None else f"{100 * share:.1f} %"

@@ -154,19 +154,34 @@ def test_a_section_is_not_a_setting():
 
 
 @pytest.mark.parametrize(
-    "sets, least, told",
+    "sets, told",
     [
-        ([], 1, "at 20 reports"),
-        (["last_batch=drop"], 20, "at 20 reports"),
-        (["seconds=60", "scope=latency"], 20, "latency limited to 60 s"),
-        (["percentile=75"], 20, "training limited to what 75 % of clients train an epoch in"),
+        ([], "at 20 reports"),
+        (["seconds=60", "scope=latency"], "latency limited to 60 s"),
+        (["percentile=75"], "training limited to what 75 % of clients train an epoch in"),
     ],
 )
-def test_a_time_limit_in_words_and_in_batches(sets, least, told):
+def test_a_time_limit_in_words(sets, told):
     given = config.override_all(config.read("cifar100/per-domain/fedavg"), sets)
+    assert words.policy(config.experiment_from(given)).endswith(told)
+
+
+@pytest.mark.parametrize(
+    "sets, whole_batches",
+    [
+        ([], 0),
+        (["last_batch=drop"], 1),
+        (["seconds=4"], 1),  # with `fill` the limit ends everybody's work
+        (["seconds=20", "fill=false"], 0.4),  # and else that of slow ones
+        (["seconds=1e9", "fill=false"], 0),
+    ],
+)
+def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
+    small = ["updates=400", "batch_size=2000"]
+    given = config.override_all(config.read("glyphs/per-domain/fedadam"), [*small, *sets])
     experiment = config.experiment_from(given)
-    assert build.least_examples(experiment) == least
-    assert words.policy(experiment).endswith(told)
+    plan = build.timetable(experiment, build.clients(experiment.task, 0))
+    assert np.mean(build.untrained(experiment, plan)) == pytest.approx(whole_batches, abs=0.2)
 
 
 def test_a_percentile_of_training_is_no_limit_of_a_report():

@@ -197,7 +197,7 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
         faults=strikes,
     )  # fmt: skip
     assert made.time.tolist() == [10, 18, 28, 36] and made.updates.tolist() == [0, 3, 3, 6]
-    told = plan.summarise(TWO_GROUPS, made, np.ones(6))
+    told = plan.summarise(TWO_GROUPS, made, np.ones(6), made.examples < 1)
     assert told["abandoned"] == 2 and told["server_steps"] == 4 and told["dispatches"] == 12
     assert told["faults"] == {
         "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2

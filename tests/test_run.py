@@ -104,6 +104,17 @@ def test_the_table_is_sorted_by_straggler_accuracy(capsys, tmp_path):
     assert code == 0 and "straggler accuracy" in out and "picture:" in out
 
 
+def test_a_time_limit_that_never_bites_changes_no_bit(capsys, tmp_path):
+    curves = []
+    for limit in ("", "--set time_limit.seconds=1e6 --set fill=false"):
+        name = "glyphs/per-domain/fedadam"
+        code, out, err = train(capsys, tmp_path, name, *limit.split(), "--json")
+        assert code == 0, err
+        curve = json.loads(out)["runs"][0]["curve"]
+        curves.append([{**point, "wall_s": 0} for point in curve])
+    assert curves[0] == curves[1]
+
+
 def test_the_curve_may_use_fewer_test_examples_than_its_end(capsys, tmp_path):
     arguments = ("glyphs/per-domain/fedadam", "--json", "--set", "curve_examples=50")
     code, out, _ = train(capsys, tmp_path, *arguments)

@@ -87,6 +87,16 @@ def test_points_of_the_curve_say_where_they_are():
     assert np.all(np.diff([point.wall_s for point in points]) > 0)
 
 
+def test_of_whoever_a_time_limit_cuts_a_batch_that_is_not_done_is_not_done():
+    given = plan()
+    cut = np.arange(len(given.client)) % 3 == 0
+    work, used = given.examples, given.fate == Fate.ON_TIME
+    assert np.any(work[used & cut] % 4) and np.any(work[used & ~cut] % 4)
+    batches = np.where(cut, work // 4, -(-work // 4))[used].sum()
+    result = simulate(TASK, given._replace(cut=cut), FEDAVG, CLIENT)
+    assert result.curve[-1].local_steps == batches
+
+
 def test_a_small_test_set_on_the_way_leaves_the_last_point_alone():
     few, all_of_them = (run(evaluate_at=[4], curve_examples=limit) for limit in (7, None))
     assert few.curve[0].metrics != all_of_them.curve[0].metrics

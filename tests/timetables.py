@@ -29,7 +29,7 @@ FAULTS = st.lists(
 )  # fmt: skip
 TIMEOUTS = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 8.0])
 
-UNTIMED = "client version examples fate step updates"
+UNTIMED = "client version examples cut fate step updates"
 TIMED = "start report time duration ready"
 
 

@@ -105,6 +105,7 @@ def buffered(
         report=(start + drawn.seconds)[kept],
         stop=(start + drawn.works)[kept],
         examples=drawn.examples[kept],
+        cut=drawn.cut[kept],
         fault=drawn.fault[kept],
         fate=fate[kept],
         step=step[kept],

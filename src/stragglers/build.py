@@ -250,12 +250,12 @@ def history_length(experiment: settings.Experiment) -> int:
     raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
 
 
-def least_examples(experiment: settings.Experiment) -> int:
-    """On fewer a client trains nothing: where only whole batches count, a batch."""
+def untrained(experiment: settings.Experiment, schedule: Schedule) -> NDArray[np.bool_]:
+    """Which dispatches have no local step: where only whole batches count, those below a batch."""
     if experiment.client is None:
-        return 1
-    whole = experiment.client.last_batch == "drop" or experiment.schedule.time_limit is not None
-    return experiment.client.batch_size if whole else 1
+        return schedule.examples < 1
+    whole = schedule.cut | (experiment.client.last_batch == "drop")
+    return schedule.examples < np.where(whole, experiment.client.batch_size, 1)
 
 
 def cohort(given: settings.OverSelected) -> int:

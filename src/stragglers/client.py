@@ -68,13 +68,12 @@ class Job(NamedTuple):
 
 
 def local_steps(
-    positions: NDArray[np.int64], client: Client, time_limited: bool
+    positions: NDArray[np.int64], client: Client, cut: NDArray[np.bool_] | bool
 ) -> NDArray[np.int64]:
-    """How many batches fit; under a time limit a batch that is not done in time is not done."""
+    """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
     check_countable(positions, client.batch_size)
-    if time_limited or client.last_batch == "drop":
-        return positions // client.batch_size
-    return -(-positions // client.batch_size)
+    whole = cut if client.last_batch != "drop" else True
+    return np.where(whole, positions // client.batch_size, -(-positions // client.batch_size))
 
 
 def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:
@@ -192,7 +191,7 @@ def on_own_data(
         if len(x) == 0:
             return sent.model
         positions = np.array([int(epochs * len(x))])
-        steps = local_steps(positions, client, time_limited=False)
+        steps = local_steps(positions, client, cut=False)
         job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
         data = Data(jnp.asarray(x), jnp.asarray(y))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))

@@ -4,7 +4,7 @@ share[g].used     group g's fraction of all reports that met their server step
 share[g].late     ... of all that came later but still counted
 share[g].unused   ... of all that nobody waited for
 always_late       of the clients of g that were started, those that never counted at all
-untrained         of the reports of g that counted, those on less than a batch of examples
+untrained         of the reports of g that counted, those without a local step
 device seconds    from start to report or failure, or to the end of training if that is earlier
 faults            of all clients that were started, how many each struck
 abandoned         server steps on too few reports: the model stayed as it was
@@ -23,11 +23,14 @@ PERCENTILES = (50, 95, 99)
 
 
 def summarise(
-    population: Population, schedule: Schedule, latencies: NDArray[np.float64], least: int = 1
+    population: Population,
+    schedule: Schedule,
+    latencies: NDArray[np.float64],
+    untrained: NDArray[np.bool_],
 ) -> dict[str, Any]:
     """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population.
 
-    On fewer examples than `least` nobody trains.
+    `untrained` says which dispatches have no local step.
     """
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
     busy = np.minimum(schedule.stop, schedule.end) - schedule.start
@@ -43,7 +46,7 @@ def summarise(
         "round_s": _spread(schedule.duration),
         "staleness": _spread((schedule.step - schedule.version)[used]),
         "share": _shares(population, schedule),
-        "groups": _groups(population, schedule, used, latencies, least),
+        "groups": _groups(population, schedule, used, latencies, untrained),
         "device_s": {
             "used": seconds[Fate.ON_TIME] + seconds[Fate.LATE],
             "wasted": seconds[Fate.UNUSED] + seconds[Fate.LOST],
@@ -77,7 +80,7 @@ def _groups(
     schedule: Schedule,
     used: NDArray[np.bool_],
     latencies: NDArray[np.float64],
-    least: int,
+    untrained: NDArray[np.bool_],
 ) -> dict[str, dict[str, Any]]:
     started = np.bincount(schedule.client, minlength=population.clients) > 0
     took_part = np.bincount(schedule.client[used], minlength=population.clients) > 0
@@ -85,13 +88,13 @@ def _groups(
     for index, name in enumerate(population.groups):
         members = population.group == index
         tried = int((started & members).sum())
-        examples = schedule.examples[used & members[schedule.client]]
+        idle = untrained[used & members[schedule.client]]
         table[name] = {
             "clients": int(members.sum()),
             "started": tried,
             "took_part": int((took_part & members).sum()),
             "always_late": 1 - int((took_part & members).sum()) / tried if tried else None,
-            "untrained": float(np.mean(examples < least)) if len(examples) else None,
+            "untrained": float(np.mean(idle)) if len(idle) else None,
             "examples": _spread(population.examples[members]),
             "latency_s": _spread(latencies[members]),
         }

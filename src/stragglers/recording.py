@@ -184,7 +184,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
     latencies = build.latencies(experiment, task.population)
-    least = build.least_examples(experiment)
+    untrained = build.untrained(experiment, schedule)
     device = jax.devices()[0]
     return {
         "versions": {
@@ -202,7 +202,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "origin": task.population.origin,
             "checksum": checksum(task),
         },
-        "schedule": summarise(task.population, schedule, latencies, least),
+        "schedule": summarise(task.population, schedule, latencies, untrained),
     }
 
 

@@ -96,7 +96,6 @@ def train(
             evaluate_at=_evenly(schedule.steps, experiment.evaluations),
             weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
                           exponent=weight.exponent),
-            time_limited=experiment.schedule.time_limit is not None,
             lanes=experiment.lanes,
             devices=experiment.threads if jax.default_backend() == "cpu" else None,
             curve_examples=experiment.curve_examples,

@@ -48,6 +48,7 @@ class Schedule(NamedTuple):
     report: NDArray[np.float64]  # seconds; infinite if it never comes
     stop: NDArray[np.float64]  # when its device is done: at its report, or when it failed
     examples: NDArray[np.int64]  # local work that the client does, or may do under a time limit
+    cut: NDArray[np.bool_]  # whether a time limit ends it: only whole batches are done by then
     fault: NDArray[np.int8]  # see faults.Fault
     fate: NDArray[np.int8]
     step: NDArray[np.int32]  # server step whose end first knows the report; `steps` if none does
@@ -78,6 +79,7 @@ class Drawn(NamedTuple):
 
     seconds: NDArray[np.float64]  # infinite for whoever fails
     examples: NDArray[np.int64]
+    cut: NDArray[np.bool_]
     fault: NDArray[np.int8]
     works: NDArray[np.float64]  # seconds that its device works
 
@@ -85,17 +87,18 @@ class Drawn(NamedTuple):
 def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32]) -> Drawn:
     """What becomes of every dispatch, part by part."""
     seconds, examples = np.empty(len(who)), np.empty(len(who), np.int64)
+    cut = np.empty(len(who), bool)
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
-        seconds[part], examples[part] = latency(first, who[part])
+        seconds[part], examples[part], cut[part] = latency(first, who[part])
     if faults is None:
-        return Drawn(seconds, examples, np.zeros(len(who), np.int8), seconds)
+        return Drawn(seconds, examples, cut, np.zeros(len(who), np.int8), seconds)
     fault, worked = np.empty(len(who), np.int8), np.empty(len(who))
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
         fault[part], worked[part] = faults(first, who[part])
     works = np.multiply(seconds, worked, out=np.zeros(len(who)), where=worked > 0)
-    return Drawn(np.where(lost(fault), np.inf, seconds), examples, fault, works)
+    return Drawn(np.where(lost(fault), np.inf, seconds), examples, cut, fault, works)
 
 
 def check_drawable(

@@ -85,7 +85,6 @@ def set_up(
     *,
     stops: Sequence[int],
     weigh: Weigh,
-    time_limited: bool,
     lanes: int | None,
     devices: int | None,
     curve_examples: int | None,
@@ -98,7 +97,7 @@ def set_up(
     ]
     joint = join(each)
     sizes = task.population.examples[joint.client]
-    steps = np.where(sizes > 0, local_steps(joint.examples, client, time_limited), 0)
+    steps = np.where(sizes > 0, local_steps(joint.examples, client, joint.cut), 0)
     weight = weigh(joint.staleness, sizes)
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise BadInput("weights of reports must be finite and not negative")

@@ -233,12 +233,50 @@ def test_a_fleet_that_drops_out_for_good_is_one_line(capsys):
 
 def test_shares_of_clients(tmp_path):
     file = tmp_path / "shares.csv"
-    rows = [f"c{n},{n / 10},{1 - n / 10}" for n in range(6)]
-    file.write_text("client,drop_out,nan\n" + "\n".join(rows) + "\n")
-    shares = faults.from_csv(file, TWO_GROUPS)
-    assert list(shares) == [Fault.DROP_OUT, Fault.NAN]
-    np.testing.assert_allclose(shares[Fault.DROP_OUT], np.arange(6) / 10)
-    np.testing.assert_allclose(shares[Fault.NAN], 1 - np.arange(6) / 10)
+    named = TWO_GROUPS._replace(names=tuple(f"c{n}" for n in range(6)))
+    for who, prefix in ((named, "c"), (TWO_GROUPS, "")):  # without names, numbers
+        rows = [f" {prefix}{n} ,{n / 10},{1 - n / 10}" for n in (3, 0, 5, 1, 4, 2)]
+        file.write_text("client,drop_out,nan\n" + "\n\n".join(rows) + "\n")
+        shares = faults.from_csv(file, who)
+        assert list(shares) == [Fault.DROP_OUT, Fault.NAN]
+        np.testing.assert_allclose(shares[Fault.DROP_OUT], np.arange(6) / 10)
+        np.testing.assert_allclose(shares[Fault.NAN], 1 - np.arange(6) / 10)
+
+
+def test_shares_meet_clients_by_name(tmp_path):
+    clients, shares = tmp_path / "clients.csv", tmp_path / "shares.csv"
+    clients.write_text("client,examples,group\nann,10,a\nbob,20,b\ncid,30,a\n")
+    shares.write_text("client,crash\ncid,0.3\nann,0.1\nbob,0.2\n")
+    who = population.from_csv(clients)
+    assert who.names == ("ann", "bob", "cid")
+    assert faults.from_csv(shares, who)[Fault.CRASH].tolist() == [0.1, 0.2, 0.3]
+
+
+ALL = "".join(f"{n},0.1\n" for n in range(6))
+
+
+@pytest.mark.parametrize(
+    "names, rows, complaint",
+    [
+        ("abcdef", "a,0.1\nx,0.1\n", "line 3: no client 'x' in six clients; expected .* names"),
+        ("abcdef", ALL, "line 2: no client '0' in six clients; expected .* names"),
+        ("abcdef", "a,0\nb,0\na,0\n", "line 4: client 'a' again, expected a line for each"),
+        ("abcdef", "a,0\nc,0\n", "no line for client 'b' and 3 others of six clients; "),
+        (None, "a,0.1\n", "line 2: no client 'a' in six clients; .* number from 0 to 5"),
+        (None, ALL + "6,0.1\n", "line 8: no client '6' in six clients; .* number from 0 to 5"),
+        (None, ALL + "5,0.1\n", "line 8: client '5' again"),
+        (None, ALL.replace("2,0.1\n", ""), "no line for client '2' of six clients; expected"),
+        (None, "", "no line for client '0' and 5 others of six clients; expected a line"),
+    ],
+)
+def test_shares_of_nobody_of_somebody_twice_or_of_too_few_are_one_line(
+    tmp_path, names, rows, complaint
+):
+    file = tmp_path / "shares.csv"
+    file.write_text("client,drop_out\n" + rows)
+    with pytest.raises(BadInput, match=complaint) as error:
+        faults.from_csv(file, TWO_GROUPS._replace(names=names and tuple(names)))
+    assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +287,6 @@ def test_shares_of_clients(tmp_path):
         ("who,drop_out\n", "line 1: 'who,drop_out', expected the header"),
         ("client,nan,nan\n", "expected the header"),
         ("client,dropout\n", "line 1: 'dropout'; did you mean 'drop_out'"),
-        ("client,drop_out\na,0.1\n", "1 clients, expected the 6 of six clients"),
         ("client,drop_out\na,2\n", "line 2: 'a,2', expected a client and 1 numbers from 0 to 1"),
         ("client,drop_out\na,nan\n", "line 2"),
         ("client,drop_out\na,much\n", "line 2"),

@@ -186,7 +186,7 @@ class Faults(Settings, frozen=True):
     inf: Share | dict[str, Share] = 0.0
     huge: Share | dict[str, Share] = 0.0
     duplicate: Share | dict[str, Share] = 0.0
-    csv: str | None = None  # shares of each client: a column `client`, then some of the above
+    csv: str | None = None  # by client: a column `client` of names, then some of the above
 
 
 # Training.

@@ -184,6 +184,18 @@ def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
     assert np.mean(build.untrained(experiment, plan)) == pytest.approx(whole_batches, abs=0.2)
 
 
+@pytest.mark.parametrize(
+    "goal, ratio, cohort",
+    [(10, 1, 10), (10, 1.05, 11), (10, 1.15, 12), (10, 1.25, 13), (1, 1.3, 2), (3, 1.67, 6),
+     (50, 1.1, 55), (20, 1.2, 24), (100, 1.3, 130), (10**8, 1, 10**8), (7, 3, 21)],
+)  # fmt: skip
+def test_a_cohort_is_the_smallest_that_is_at_least_the_ratio(goal, ratio, cohort):
+    changes = [f"goal={goal}", f"over_selection={ratio}"]
+    given = config.override_all(config.read("glyphs/per-domain/fedadam"), changes)
+    schedule = config.experiment_from(given).schedule
+    assert isinstance(schedule, settings.OverSelected) and build.cohort(schedule) == cohort
+
+
 def test_a_percentile_of_training_is_no_limit_of_a_report():
     given = config.override_all(
         config.read("cifar100/per-domain/fedavg"), ["percentile=75", "scope=latency"]

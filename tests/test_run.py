@@ -11,7 +11,7 @@ from stragglers.cli import _parser, main
 from stragglers.commands.base import checked_training
 
 SMALL = (
-    "--set writers=12 --set goal=3 --set over_selection=1.67 --set updates=30 --set evaluations=2"
+    "--set writers=12 --set goal=3 --set over_selection=1.6 --set updates=30 --set evaluations=2"
 )
 
 

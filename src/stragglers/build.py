@@ -1,5 +1,6 @@
 """From settings to the objects that they describe."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -265,7 +266,8 @@ def cohort(given: settings.OverSelected) -> int:
                        f"{given.over_selection}, expected one of them")  # fmt: skip
     if given.cohort is not None:
         return given.cohort
-    return round(given.goal * (given.over_selection or 1))
+    # The least that is at least the ratio; 50 * 1.1 is 55 and a bit, and means 55.
+    return math.ceil(given.goal * (given.over_selection or 1) * (1 - 1e-12))
 
 
 def fields(given: msgspec.Struct) -> dict[str, Any]:

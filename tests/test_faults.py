@@ -203,8 +203,36 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
         "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2
     }  # fmt: skip
     assert told["reports"] == {"on_time": 6, "late": 0, "unused": 2, "in_flight": 0, "lost": 4}
-    # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report.
-    assert told["device_s"] == {"used": 48.0, "wasted": 2 * 2.0 + 2 * 8.0, "in_flight": 0.0}
+    # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report, and so
+    # did each report of NaN.
+    assert told["corrupted"] == 2
+    assert told["device_s"] == {"used": 32.0, "wasted": 2 * 2.0 + 4 * 8.0, "in_flight": 0.0}
+
+
+def test_corrupted_reports_are_wasted_and_said(capsys):
+    changes = ["--set", "faults.nan={older=1}", "--set", "schedule.minimum=80"]
+    assert cli.main(["plan", "fleet-dropout", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert cli.main(["plan", "fleet-dropout", "--json", *changes]) == 0
+    after = json.loads(capsys.readouterr().out)
+    # They close rounds and count towards `minimum` and the budget, since they come; then they go.
+    for key in ("time_s", "reports", "client_updates", "abandoned", "staleness"):
+        assert after[key] == before[key]
+    of_older = before["share"]["older"]["used"]
+    assert before["corrupted"] == 0 < after["corrupted"] == round(100_000 * of_older)
+    assert after["share"]["older"]["used"] == 0 and after["groups"]["older"]["always_late"] == 1
+    wasted = [told["device_s"]["wasted"] for told in (before, after)]
+    assert wasted[1] > wasted[0]
+    assert sum(after["device_s"].values()) == pytest.approx(sum(before["device_s"].values()))
+    assert cli.main(["plan", "fleet-dropout", *changes]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"reports 100,000 on time, of them corrupted {100 * of_older:.1f} %" in out
+    sweep = ["--sweep", "nan=0,1", "--set", "updates=1000"]
+    assert cli.main(["plan", "fleet-dropout", *sweep]) == 0
+    table = capsys.readouterr().out
+    assert "100.0 %   100.0 %" in table and "corrupted: of the reports on time or late" in table
+    assert cli.main(["plan", "fleet-dropout", "--set", "updates=1000"]) == 0
+    assert "corrupted" not in capsys.readouterr().out
 
 
 def test_the_plan_of_a_fleet_that_drops_out(capsys):

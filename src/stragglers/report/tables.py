@@ -15,6 +15,7 @@ from stragglers.report.experiments import plain, shown
 from stragglers.report.results import Options
 
 BEST = 10  # candidates of a search that are printed; the page has them all
+CORRUPTED = "corrupted: of the reports on time or late, those that the server drops, and are wasted"
 UNTRAINED = "untrained: of the group's reports that count, those without a local step"
 
 
@@ -57,6 +58,8 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         struck = [f"{name} {_percent(count / summary['dispatches'])}"
                   for name, count in summary["faults"].items() if count]  # fmt: skip
         lines.append(("faults", f"{', '.join(struck)} of {summary['dispatches']:,} dispatches"))
+    if summary["corrupted"]:
+        lines.append(("reports", f"{_reports(summary)}, of them corrupted {_corrupted(summary)}"))
     if summary["abandoned"]:
         share = _percent(summary["abandoned"] / summary["server_steps"])
         lines.append(("abandoned", f"{summary['abandoned']:,} server steps, {share}"))
@@ -66,6 +69,17 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         if summary["paper_anomaly"]:
             lines.insert(2, ("not to aim at", summary["paper_anomaly"]))
     return lines
+
+
+def _reports(summary: dict[str, Any]) -> str:
+    on_time, late = (summary["reports"][fate] for fate in ("on_time", "late"))
+    return f"{on_time:,} on time" + (f" and {late:,} late" if late else "")
+
+
+def _corrupted(summary: dict[str, Any]) -> str:
+    """Of the reports that met their server step."""
+    reports = summary["reports"]
+    return _percent(summary["corrupted"] / (reports["on_time"] + reports["late"]))
 
 
 def _group_table(summary: dict[str, Any]) -> Table:
@@ -115,9 +129,9 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     # Steps tell of the budget, unless some were made on no updates.
     lost = ["client_updates", "abandoned"] if any(row["abandoned"] for row in rows) else []
-    idle = _idle(rows)
+    idle, corrupted = _idle(rows), any(row["corrupted"] for row in rows)
     columns = [*keys, "time s", "steps", *(["updates", "abandoned"] if lost else [])]
-    columns += ["step p50 s", "staleness p95", "wasted"]
+    columns += ["step p50 s", "staleness p95", *(["corrupted"] if corrupted else []), "wasted"]
     columns += [f"{g}: used" for g in groups] + [f"{g}: untrained" for g in idle]
     for column in columns:
         table.add_column(column, justify="right")
@@ -129,6 +143,7 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
             *(f"{row[count]:,}" for count in lost),
             f"{row['round_s']['p50']:,.1f}",
             f"{row['staleness']['p95']:,.0f}",
+            *([_corrupted(row)] if corrupted else []),
             _percent(part(row["device_s"], "wasted")),
             *(_percent(row["share"][group]["used"]) for group in groups),
             *(_percent(row["groups"][group]["untrained"]) for group in idle),
@@ -138,6 +153,8 @@ def print_sweep(name: str, keys: list[str], rows: list[dict[str, Any]]) -> None:
     console.print(name)
     console.print(table)
     console.print(f"used: the group's share of all reports on time; of all clients: {shares}")
+    if corrupted:
+        console.print(CORRUPTED)
     if idle:
         console.print(UNTRAINED)
 

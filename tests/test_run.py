@@ -115,6 +115,23 @@ def test_a_time_limit_that_never_bites_changes_no_bit(capsys, tmp_path):
     assert curves[0] == curves[1]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "--set time_limit.seconds=1",
+        "--set time_limit.seconds=1 --set fill=false",
+        "--set last_batch=drop --set batch_size=5000",
+        "--set client.epochs=0.001",
+        "--set time_limit.seconds=1 --set faults.nan=0.5",
+    ],
+)
+def test_reports_without_a_local_step_teach_nothing(capsys, tmp_path, changes):
+    code, out, err = train(capsys, tmp_path, "glyphs/per-domain/fedadam", *changes.split())
+    assert code == 2 and out == "" and err.count("\n") == 1
+    assert "none of the 30 reports that would count has a local step" in err
+    assert not list((tmp_path / "out").rglob("*.json"))
+
+
 def test_the_curve_may_use_fewer_test_examples_than_its_end(capsys, tmp_path):
     arguments = ("glyphs/per-domain/fedadam", "--json", "--set", "curve_examples=50")
     code, out, _ = train(capsys, tmp_path, *arguments)

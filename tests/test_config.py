@@ -1,3 +1,6 @@
+import tomllib
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -202,6 +205,38 @@ def test_a_percentile_of_training_is_no_limit_of_a_report():
     )
     with pytest.raises(BadInput, match="percentile=75 with scope='latency'.*give `seconds`"):
         build.check(config.experiment_from(given))
+
+
+@pytest.mark.parametrize(
+    "preset, change, complaint",
+    [
+        ("fedadam-over-selection", "late_rounds=50", "late_rounds=50, but fedavg uses no late"),
+        ("fedadam-over-selection", "late_seconds=0", "late_seconds=0, but fedavg uses no late"),
+        ("fedadam", "algorithm={name='fedbuff'}", None),
+        ("fedadam-over-selection", "algorithm={name='feast', beta=0.9, kappa=0.1}",
+         "feast learns from late reports; set schedule.late_seconds, its tau_max"),
+        ("fedbuff-ema", "algorithm={name='feast', beta=0.9, kappa=0.1}", "set schedule.late_sec"),
+        ("feast", "late_seconds=0", None),
+        ("feast", "late_rounds=3", None),
+        ("feast", "algorithm={name='fedbuff'}", "late_seconds=.* but fedbuff uses no late"),
+    ],
+)  # fmt: skip
+def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint):
+    document = config.read(f"{DEMO}/{preset}")
+    key, _, value = change.partition("=")
+    if key == "algorithm":
+        document = {**document, key: tomllib.loads(f"{key} = {value}")[key]}
+    else:
+        document = config.override(document, change)
+    experiment = config.experiment_from(document)
+    if complaint is None:
+        build.check(experiment)
+        return
+    with pytest.raises(BadInput, match=complaint) as error:
+        build.check(experiment)
+    assert "\n" not in str(error.value)
+    assert experiment.algorithm is not None  # and without an algorithm a plan may wait for anybody
+    build.check(msgspec.structs.replace(experiment, algorithm=None))
 
 
 def test_groups_that_check_in_alike_change_nothing():

@@ -120,11 +120,25 @@ def check(experiment: settings.Experiment) -> None:
             buffer=given.buffer, concurrency=given.concurrency, updates=updates,
             client_timeout=given.client_timeout, minimum=given.minimum,
         )  # fmt: skip
-        return
-    rounds.check(
-        goal=given.goal, cohort=cohort(given), updates=updates, late_seconds=given.late_seconds,
-        late_rounds=given.late_rounds, round_timeout=given.round_timeout, minimum=given.minimum,
-    )  # fmt: skip
+    else:
+        rounds.check(
+            goal=given.goal, cohort=cohort(given), updates=updates,
+            late_seconds=given.late_seconds, late_rounds=given.late_rounds,
+            round_timeout=given.round_timeout, minimum=given.minimum,
+        )  # fmt: skip
+    _check_late(given, experiment.algorithm)
+
+
+def _check_late(given: settings.Schedule, algorithm: settings.Algorithm | None) -> None:
+    """Who waits for late reports must use them, and FeAST has nothing to learn without."""
+    waits = {name: wait for name in ("late_seconds", "late_rounds")
+             if (wait := getattr(given, name, None)) is not None}  # fmt: skip
+    if isinstance(algorithm, settings.Feast) and not waits:
+        raise BadInput("feast learns from late reports; set schedule.late_seconds, its tau_max")
+    if isinstance(algorithm, settings.FedAvg | settings.FedBuff):
+        for name, wait in waits.items():
+            raise BadInput(f"schedule.{name}={wait:g}, but {algorithm.__struct_config__.tag} uses "
+                           "no late report; leave it out")  # fmt: skip
 
 
 def _check_limit(given: settings.TimeLimit | None) -> None:

@@ -111,7 +111,8 @@ def counts_at(plan, step):
 
 def beginning(plan, shorter):
     """As many dispatches and server steps of a plan as a shorter one has."""
-    return Schedule(*(column[: len(short)] for column, short in zip(plan, shorter, strict=True)))
+    columns = zip(plan[:-1], shorter[:-1], strict=True)
+    return Schedule(*(column[: len(short)] for column, short in columns), plan.clients)
 
 
 def relabelled(make, who, monkeypatch):

@@ -113,6 +113,7 @@ def buffered(
         duration=np.diff(time, prepend=0.0),
         ready=time,
         updates=counted.cumsum(),
+        clients=clients,
     )
 
 

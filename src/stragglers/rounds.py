@@ -136,6 +136,7 @@ def over_selected(
         duration=duration[kept],
         ready=ready,
         updates=total[kept],
+        clients=clients,
     )
 
 

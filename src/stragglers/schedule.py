@@ -58,6 +58,8 @@ class Schedule(NamedTuple):
     ready: NDArray[np.float64]  # when the step's late reports are in too, in the order of steps
     updates: NDArray[np.int64]  # client updates counted so far against the budget
 
+    clients: int  # of the population that it was made for
+
     @property
     def steps(self) -> int:
         return len(self.time)
@@ -91,6 +93,7 @@ def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32]) -> Dr
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
         seconds[part], examples[part], cut[part] = latency(first, who[part])
+    _check_drawn(seconds, examples, who)
     if faults is None:
         return Drawn(seconds, examples, cut, np.zeros(len(who), np.int8), seconds)
     fault, worked = np.empty(len(who), np.int8), np.empty(len(who))
@@ -99,6 +102,18 @@ def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32]) -> Dr
         fault[part], worked[part] = faults(first, who[part])
     works = np.multiply(seconds, worked, out=np.zeros(len(who)), where=worked > 0)
     return Drawn(np.where(lost(fault), np.inf, seconds), examples, cut, fault, works)
+
+
+def _check_drawn(
+    seconds: NDArray[np.float64], examples: NDArray[np.int64], who: NDArray[np.int32]
+) -> None:
+    """Refuses a clock that would run backwards; a latency is anybody's function."""
+    for what, column in (("seconds", seconds), ("examples", examples)):
+        sound = column >= 0
+        if not sound.all():  # nor is NaN
+            first = int(np.argmin(sound))
+            raise BadInput(f"a latency of {what}={column[first]} for dispatch {first}, of client "
+                           f"{who[first]}; expected a number >= 0")  # fmt: skip
 
 
 def check_drawable(

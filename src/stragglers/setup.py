@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stragglers import engine, metrics, server
 from stragglers import mesh as meshes
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.client import Client, local_steps, on_device
+from stragglers.client import Client, check_client, local_steps, on_device
 from stragglers.engine import Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import Load, lengths, pack
@@ -90,6 +90,9 @@ def set_up(
     curve_examples: int | None,
 ) -> Setup:
     check(task)
+    check_client(client)
+    for trial in trials:
+        _check_clients(task, trial.schedule)
     mesh = meshes.mesh_of(devices)
     each = [
         rows_of(trial.schedule, algorithm.settles, seed=trial.seed, teachers=algorithm.teachers)
@@ -136,6 +139,14 @@ def set_up(
     )
     check_fits(memory)
     return Setup(mesh, legs, carry, feed, advance, works, every, some, start)
+
+
+def _check_clients(task: Task, schedule: Schedule) -> None:
+    if schedule.clients != task.population.clients:
+        raise BadInput(
+            f"a schedule of {schedule.clients} clients, but task {task.name} has "
+            f"{task.population.clients}; make it with the task's own population"
+        )
 
 
 def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:

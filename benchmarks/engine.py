@@ -82,7 +82,7 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     ])  # fmt: skip
     began = time.perf_counter()
     rows = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
-    mine, steps = sizes[rows.client], local_steps(rows.examples, client, time_limited=False)
+    mine, steps = sizes[rows.client], local_steps(rows.examples, client, rows.cut)
     legs = legs_of([rounds], case.trials)
     load = Load(rows.trial, rows.version, np.maximum(steps, 1), legs, case.trials)
     lanes = options.lanes or default_lanes(load)

@@ -35,7 +35,7 @@ from stragglers.report import formats, results
 
 AT_ONCE = 2
 ROUNDS = ["writers=12", "goal=3", "updates=1500", "evaluations=8"]
-OVER_SELECTED = [*ROUNDS, "over_selection=1.67"]
+OVER_SELECTED = [*ROUNDS, "over_selection=1.6"]
 BUFFER = ["writers=12", "buffer=3", "concurrency=6", "updates=1500", "evaluations=8"]
 KINDS = {
     "fedavg": ("fedavg", ROUNDS),

@@ -91,8 +91,8 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     )  # fmt: skip
     ready = set_up(
         made_up_task(sizes, "cnn"), [Trial(plan)], fedavg(optax.sgd(1.0)),
-        Client(LEARNING_RATE, BATCH), weigh=report_weights, time_limited=False,
-        lanes=None, devices=CORES, curve_examples=None, stops=[rounds],
+        Client(LEARNING_RATE, BATCH), weigh=report_weights, lanes=None, devices=CORES,
+        curve_examples=None, stops=[rounds],
     )  # fmt: skip
 
     def run() -> Any:

@@ -155,7 +155,7 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
 
 
 def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None,
-                   epochs=1, time_limited=False, spoil=None, coordinator=Coordinator):  # fmt: skip
+                   epochs=1, spoil=None, coordinator=Coordinator):  # fmt: skip
     """Event by event; `spoil(dispatch, delta)` may damage reports."""
     sizes = task.population.examples
     clients = task.population.clients
@@ -179,8 +179,8 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
         return version - 1 - int(u * min(version, max(1, algorithm.teachers)))
 
     def do(order):
-        positions = delay(order.dispatch, np.array([order.client])).examples
-        steps = local_steps(positions, client, time_limited) * (sizes[order.client] > 0)
+        _, positions, cut = delay(order.dispatch, np.array([order.client]))
+        steps = local_steps(positions, client, cut) * (sizes[order.client] > 0)
         job = Job(order.dispatch, int(task.offsets[order.client]), int(sizes[order.client]),
                   int(positions[0]), int(steps[0]))  # fmt: skip
         delta = train(data, seed_word(seed), order.download, jax.tree.map(jnp.int32, job))

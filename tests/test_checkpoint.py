@@ -35,8 +35,8 @@ ROUNDS = ["writers=12", "goal=3", "updates=30", "evaluations=4"]
 SMALL = {
     "fedavg": ROUNDS,
     "fedbuff-ema": ["writers=12", "buffer=3", "concurrency=6", "updates=30", "evaluations=4"],
-    "fare-dust": [*ROUNDS, "over_selection=1.67"],
-    "feast": [*ROUNDS, "over_selection=1.67"],
+    "fare-dust": [*ROUNDS, "over_selection=1.6"],
+    "feast": [*ROUNDS, "over_selection=1.6"],
 }
 
 

@@ -56,27 +56,26 @@ def batch(step, size, **options):
     return np.repeat(np.arange(size), after - before)
 
 
-# Positions, the last batch, and how many batches of four that is; under a time limit last.
+# Positions, the last batch, and how many batches of four that is; of whoever is cut, last.
 @pytest.mark.parametrize(
-    "positions, fill, keep, drop, limited",
+    "positions, fill, keep, drop, cut",
     [(0, 0, 0, 0, 0), (1, 1, 1, 0, 0), (3, 1, 1, 0, 0), (4, 1, 1, 1, 1), (5, 2, 2, 1, 1),
      (8, 2, 2, 2, 2), (11, 3, 3, 2, 2)],
 )  # fmt: skip
-def test_how_many_batches_fit(positions, fill, keep, drop, limited):
-    def steps(last_batch, time_limited):
+def test_how_many_batches_fit(positions, fill, keep, drop, cut):
+    def steps(last_batch):
         client = Client(0.1, BATCH, last_batch)
-        return local_steps(np.array([positions]), client, time_limited).tolist()
+        return local_steps(np.full(2, positions), client, np.array([False, True])).tolist()
 
-    assert steps("fill", False) == [fill] and steps("keep", False) == [keep]
-    assert steps("drop", False) == [drop]
-    assert [steps(last, True) for last in ("fill", "keep", "drop")] == [[limited]] * 3
+    assert steps("fill") == [fill, cut] and steps("keep") == [keep, cut]
+    assert steps("drop") == [drop, cut]
 
 
 @pytest.mark.parametrize("last_batch", ["fill", "keep", "drop"])
-@pytest.mark.parametrize("time_limited", [False, True])
-def test_more_work_than_32_bits_count_is_refused(last_batch, time_limited):
+@pytest.mark.parametrize("cut", [False, True])
+def test_more_work_than_32_bits_count_is_refused(last_batch, cut):
     def steps(positions):
-        return local_steps(np.array([7, positions]), Client(0.1, BATCH, last_batch), time_limited)
+        return local_steps(np.array([7, positions]), Client(0.1, BATCH, last_batch), cut)
 
     most = 2**31 - 1 - BATCH
     assert steps(most).max() * BATCH < 2**31
@@ -143,7 +142,7 @@ def test_a_short_last_batch_is_the_mean_of_what_it_holds():
 
 
 def test_a_dropped_last_batch_is_not_seen():
-    steps = local_steps(np.array([10]), Client(1.0, BATCH, "drop"), time_limited=False)
+    steps = local_steps(np.array([10]), Client(1.0, BATCH, "drop"), cut=False)
     found = seen(10, 10, steps=steps[0], last_batch="drop")
     assert sorted(found) == [0] * 2 + [0.25] * 8
 

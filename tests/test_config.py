@@ -1,5 +1,7 @@
 import json
+import tomllib
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -168,19 +170,46 @@ def test_a_section_is_not_a_setting():
 
 
 @pytest.mark.parametrize(
-    "sets, least, told",
+    "sets, told",
     [
-        ([], 1, "at 20 reports"),
-        (["last_batch=drop"], 20, "at 20 reports"),
-        (["seconds=60", "scope=latency"], 20, "latency limited to 60 s"),
-        (["percentile=75"], 20, "training limited to what 75 % of clients train an epoch in"),
+        ([], "at 20 reports"),
+        (["seconds=60", "scope=latency"], "latency limited to 60 s"),
+        (["percentile=75"], "training limited to what 75 % of clients train an epoch in"),
     ],
 )
-def test_a_time_limit_in_words_and_in_batches(sets, least, told):
+def test_a_time_limit_in_words(sets, told):
     given = config.override_all(config.read("cifar100/per-domain/fedavg"), sets)
+    assert words.policy(config.experiment_from(given)).endswith(told)
+
+
+@pytest.mark.parametrize(
+    "sets, whole_batches",
+    [
+        ([], 0),
+        (["last_batch=drop"], 1),
+        (["seconds=4"], 1),  # with `fill` the limit ends everybody's work
+        (["seconds=20", "fill=false"], 0.4),  # and else that of slow ones
+        (["seconds=1e9", "fill=false"], 0),
+    ],
+)
+def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
+    small = ["updates=400", "batch_size=2000"]
+    given = config.override_all(config.read("glyphs/per-domain/fedadam"), [*small, *sets])
     experiment = config.experiment_from(given)
-    assert build.least_examples(experiment) == least
-    assert words.policy(experiment).endswith(told)
+    plan = build.timetable(experiment, build.clients(experiment.task, 0))
+    assert np.mean(build.untrained(experiment, plan)) == pytest.approx(whole_batches, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "goal, ratio, cohort",
+    [(10, 1, 10), (10, 1.05, 11), (10, 1.15, 12), (10, 1.25, 13), (1, 1.3, 2), (3, 1.67, 6),
+     (50, 1.1, 55), (20, 1.2, 24), (100, 1.3, 130), (10**8, 1, 10**8), (7, 3, 21)],
+)  # fmt: skip
+def test_a_cohort_is_the_smallest_that_is_at_least_the_ratio(goal, ratio, cohort):
+    changes = [f"goal={goal}", f"over_selection={ratio}"]
+    given = config.override_all(config.read("glyphs/per-domain/fedadam"), changes)
+    schedule = config.experiment_from(given).schedule
+    assert isinstance(schedule, settings.OverSelected) and build.cohort(schedule) == cohort
 
 
 def test_a_percentile_of_training_is_no_limit_of_a_report():
@@ -189,6 +218,38 @@ def test_a_percentile_of_training_is_no_limit_of_a_report():
     )
     with pytest.raises(BadInput, match="percentile=75 with scope='latency'.*give `seconds`"):
         build.check(config.experiment_from(given))
+
+
+@pytest.mark.parametrize(
+    "preset, change, complaint",
+    [
+        ("fedadam-over-selection", "late_rounds=50", "late_rounds=50, but fedavg uses no late"),
+        ("fedadam-over-selection", "late_seconds=0", "late_seconds=0, but fedavg uses no late"),
+        ("fedadam", "algorithm={name='fedbuff'}", None),
+        ("fedadam-over-selection", "algorithm={name='feast', beta=0.9, kappa=0.1}",
+         "feast learns from late reports; set schedule.late_seconds, its tau_max"),
+        ("fedbuff-ema", "algorithm={name='feast', beta=0.9, kappa=0.1}", "set schedule.late_sec"),
+        ("feast", "late_seconds=0", None),
+        ("feast", "late_rounds=3", None),
+        ("feast", "algorithm={name='fedbuff'}", "late_seconds=.* but fedbuff uses no late"),
+    ],
+)  # fmt: skip
+def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint):
+    document = config.read(f"{DEMO}/{preset}")
+    key, _, value = change.partition("=")
+    if key == "algorithm":
+        document = {**document, key: tomllib.loads(f"{key} = {value}")[key]}
+    else:
+        document = config.override(document, change)
+    experiment = config.experiment_from(document)
+    if complaint is None:
+        build.check(experiment)
+        return
+    with pytest.raises(BadInput, match=complaint) as error:
+        build.check(experiment)
+    assert "\n" not in str(error.value)
+    assert experiment.algorithm is not None  # and without an algorithm a plan may wait for anybody
+    build.check(msgspec.structs.replace(experiment, algorithm=None))
 
 
 def test_groups_that_check_in_alike_change_nothing():

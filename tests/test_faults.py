@@ -197,14 +197,42 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
         faults=strikes,
     )  # fmt: skip
     assert made.time.tolist() == [10, 18, 28, 36] and made.updates.tolist() == [0, 3, 3, 6]
-    told = plan.summarise(TWO_GROUPS, made, np.ones(6))
+    told = plan.summarise(TWO_GROUPS, made, np.ones(6), made.examples < 1)
     assert told["abandoned"] == 2 and told["server_steps"] == 4 and told["dispatches"] == 12
     assert told["faults"] == {
         "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2
     }  # fmt: skip
     assert told["reports"] == {"on_time": 6, "late": 0, "unused": 2, "in_flight": 0, "lost": 4}
-    # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report.
-    assert told["device_s"] == {"used": 48.0, "wasted": 2 * 2.0 + 2 * 8.0, "in_flight": 0.0}
+    # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report, and so
+    # did each report of NaN.
+    assert told["corrupted"] == 2
+    assert told["device_s"] == {"used": 32.0, "wasted": 2 * 2.0 + 4 * 8.0, "in_flight": 0.0}
+
+
+def test_corrupted_reports_are_wasted_and_said(capsys):
+    changes = ["--set", "faults.nan={older=1}", "--set", "schedule.minimum=80"]
+    assert cli.main(["plan", "fleet-dropout", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert cli.main(["plan", "fleet-dropout", "--json", *changes]) == 0
+    after = json.loads(capsys.readouterr().out)
+    # They close rounds and count towards `minimum` and the budget, since they come; then they go.
+    for key in ("time_s", "reports", "client_updates", "abandoned", "staleness"):
+        assert after[key] == before[key]
+    of_older = before["share"]["older"]["used"]
+    assert before["corrupted"] == 0 < after["corrupted"] == round(100_000 * of_older)
+    assert after["share"]["older"]["used"] == 0 and after["groups"]["older"]["always_late"] == 1
+    wasted = [told["device_s"]["wasted"] for told in (before, after)]
+    assert wasted[1] > wasted[0]
+    assert sum(after["device_s"].values()) == pytest.approx(sum(before["device_s"].values()))
+    assert cli.main(["plan", "fleet-dropout", *changes]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"reports 100,000 on time, of them corrupted {100 * of_older:.1f} %" in out
+    sweep = ["--sweep", "nan=0,1", "--set", "updates=1000"]
+    assert cli.main(["plan", "fleet-dropout", *sweep]) == 0
+    table = capsys.readouterr().out
+    assert "100.0 %   100.0 %" in table and "corrupted: of the reports on time or late" in table
+    assert cli.main(["plan", "fleet-dropout", "--set", "updates=1000"]) == 0
+    assert "corrupted" not in capsys.readouterr().out
 
 
 def test_the_plan_of_a_fleet_that_drops_out(capsys):
@@ -233,12 +261,50 @@ def test_a_fleet_that_drops_out_for_good_is_one_line(capsys):
 
 def test_shares_of_clients(tmp_path):
     file = tmp_path / "shares.csv"
-    rows = [f"c{n},{n / 10},{1 - n / 10}" for n in range(6)]
-    file.write_text("client,drop_out,nan\n" + "\n".join(rows) + "\n")
-    shares = faults.from_csv(file, TWO_GROUPS)
-    assert list(shares) == [Fault.DROP_OUT, Fault.NAN]
-    np.testing.assert_allclose(shares[Fault.DROP_OUT], np.arange(6) / 10)
-    np.testing.assert_allclose(shares[Fault.NAN], 1 - np.arange(6) / 10)
+    named = TWO_GROUPS._replace(names=tuple(f"c{n}" for n in range(6)))
+    for who, prefix in ((named, "c"), (TWO_GROUPS, "")):  # without names, numbers
+        rows = [f" {prefix}{n} ,{n / 10},{1 - n / 10}" for n in (3, 0, 5, 1, 4, 2)]
+        file.write_text("client,drop_out,nan\n" + "\n\n".join(rows) + "\n")
+        shares = faults.from_csv(file, who)
+        assert list(shares) == [Fault.DROP_OUT, Fault.NAN]
+        np.testing.assert_allclose(shares[Fault.DROP_OUT], np.arange(6) / 10)
+        np.testing.assert_allclose(shares[Fault.NAN], 1 - np.arange(6) / 10)
+
+
+def test_shares_meet_clients_by_name(tmp_path):
+    clients, shares = tmp_path / "clients.csv", tmp_path / "shares.csv"
+    clients.write_text("client,examples,group\nann,10,a\nbob,20,b\ncid,30,a\n")
+    shares.write_text("client,crash\ncid,0.3\nann,0.1\nbob,0.2\n")
+    who = population.from_csv(clients)
+    assert who.names == ("ann", "bob", "cid")
+    assert faults.from_csv(shares, who)[Fault.CRASH].tolist() == [0.1, 0.2, 0.3]
+
+
+ALL = "".join(f"{n},0.1\n" for n in range(6))
+
+
+@pytest.mark.parametrize(
+    "names, rows, complaint",
+    [
+        ("abcdef", "a,0.1\nx,0.1\n", "line 3: no client 'x' in six clients; expected .* names"),
+        ("abcdef", ALL, "line 2: no client '0' in six clients; expected .* names"),
+        ("abcdef", "a,0\nb,0\na,0\n", "line 4: client 'a' again, expected a line for each"),
+        ("abcdef", "a,0\nc,0\n", "no line for client 'b' and 3 others of six clients; "),
+        (None, "a,0.1\n", "line 2: no client 'a' in six clients; .* number from 0 to 5"),
+        (None, ALL + "6,0.1\n", "line 8: no client '6' in six clients; .* number from 0 to 5"),
+        (None, ALL + "5,0.1\n", "line 8: client '5' again"),
+        (None, ALL.replace("2,0.1\n", ""), "no line for client '2' of six clients; expected"),
+        (None, "", "no line for client '0' and 5 others of six clients; expected a line"),
+    ],
+)
+def test_shares_of_nobody_of_somebody_twice_or_of_too_few_are_one_line(
+    tmp_path, names, rows, complaint
+):
+    file = tmp_path / "shares.csv"
+    file.write_text("client,drop_out\n" + rows)
+    with pytest.raises(BadInput, match=complaint) as error:
+        faults.from_csv(file, TWO_GROUPS._replace(names=names and tuple(names)))
+    assert str(error.value).startswith(str(file)) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +315,6 @@ def test_shares_of_clients(tmp_path):
         ("who,drop_out\n", "line 1: 'who,drop_out', expected the header"),
         ("client,nan,nan\n", "expected the header"),
         ("client,dropout\n", "line 1: 'dropout'; did you mean 'drop_out'"),
-        ("client,drop_out\na,0.1\n", "1 clients, expected the 6 of six clients"),
         ("client,drop_out\na,2\n", "line 2: 'a,2', expected a client and 1 numbers from 0 to 1"),
         ("client,drop_out\na,nan\n", "line 2"),
         ("client,drop_out\na,much\n", "line 2"),

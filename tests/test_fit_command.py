@@ -103,6 +103,12 @@ def test_a_group_too_small_for_more_is_named(capsys, log, clients, small):
     assert [name for name in groups if groups[name]["few"]] == small
 
 
+def test_a_fleet_of_one_client_is_planned_too(capsys, log):
+    write(Path(log), participations(clients=1, times=30))
+    assert run(capsys, "fit", log, "--out", "fleet.toml")[0] == 0
+    assert plan(capsys, "fleet.toml")["clients"] == 1
+
+
 def test_json_says_where_it_was_written(capsys, log):
     out = run(capsys, "fit", log, "--out", "fleet.toml", "--json")[1]
     assert json.loads(out)["written"] == "fleet.toml"

@@ -255,6 +255,7 @@ def test_a_time_limit_cuts_the_computation_and_never_the_communication(limit, se
     drawn = draw(people(40, 10), CONSTANT, limit=limit)
     assert drawn.seconds.tolist() == pytest.approx(seconds, rel=1e-15)
     assert drawn.examples.tolist() == examples
+    assert drawn.cut.tolist() == [True, limit.fill or examples[1] < 10]  # with `fill` it is L's end
 
 
 def test_nobody_is_asked_for_more_examples_than_can_be_counted():
@@ -284,6 +285,7 @@ def test_a_time_limit_that_nobody_reaches_changes_nothing(scope):
     free, bound = draw(who, latency.PER_DOMAIN), draw(who, latency.PER_DOMAIN, limit=limit)
     assert np.array_equal(free.seconds, bound.seconds)
     assert np.array_equal(free.examples, bound.examples)
+    assert not free.cut and not bound.cut.any()
 
 
 @pytest.mark.parametrize("limit", [None, *LIMITS])

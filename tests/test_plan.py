@@ -14,7 +14,7 @@ CLIENTS = Population(np.full(6, 10), np.array([0, 0, 0, 0, 1, 1], np.int16), ("q
 
 def summary(table, **policy):
     plan = buffered(6, table_latency(table, CLIENTS.examples), seed=0, **policy)
-    return summarise(CLIENTS, plan, np.full(6, 1.0))
+    return summarise(CLIENTS, plan, np.full(6, 1.0), plan.examples < 1)
 
 
 def test_staleness_is_how_many_steps_a_model_is_behind():
@@ -32,10 +32,9 @@ def test_devices_work_until_they_report_or_training_ends():
     assert found["device_s"] == {"used": 6, "wasted": 0, "in_flight": 6}
 
 
-def test_reports_on_less_than_a_batch_are_untrained():
+def test_untrained_is_a_share_of_the_reports_that_count():
     late_one = Draw(np.array([1.0, 1.0, 2.0, 9.0]), np.array([19, 20, 3, 1]))
     plan = over_selected(4, lambda first, who: late_one, seed=0, goal=3, cohort=4, updates=3)
     everybody = Population(np.full(4, 50), np.zeros(4, np.int16), ("all",), "")
-    found = summarise(everybody, plan, np.ones(4), least=20)["groups"]
+    found = summarise(everybody, plan, np.ones(4), plan.examples < 20)["groups"]
     assert found["all"]["untrained"] == 2 / 3
-    assert summarise(everybody, plan, np.ones(4))["groups"]["all"]["untrained"] == 0

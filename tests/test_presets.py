@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from stragglers import build, config, metrics
+from stragglers import build, config, metrics, settings
 from stragglers.models.resnet import resnet
 from stragglers.run import prepare, train
 from tests.data import tiny
@@ -31,6 +31,17 @@ def test_they_have_all_of_the_papers_rows():
     published = [name for name in PRESETS if config.experiment_from(config.read(name)).paper]
     assert len(published) == 67
     assert sum(map(is_usual, published)) == len(tiny.TASKS) * len(USUAL)
+
+
+def test_no_ratio_has_to_be_rounded():
+    cohorts = {}
+    for name in config.presets():
+        given = config.experiment_from(config.read(name)).schedule
+        if isinstance(given, settings.OverSelected) and given.over_selection:
+            cohorts[name] = build.cohort(given), given.goal * given.over_selection
+    assert len(cohorts) > 20
+    for name, (cohort, exactly) in cohorts.items():
+        assert cohort == pytest.approx(exactly, rel=1e-12), name
 
 
 @cache

@@ -11,7 +11,7 @@ from stragglers.cli import _parser, main
 from stragglers.commands.base import checked_training
 
 SMALL = (
-    "--set writers=12 --set goal=3 --set over_selection=1.67 --set updates=30 --set evaluations=2"
+    "--set writers=12 --set goal=3 --set over_selection=1.6 --set updates=30 --set evaluations=2"
 )
 
 
@@ -132,6 +132,34 @@ def test_time_that_is_over_is_no_mistake(capsys, tmp_path):
 def test_the_table_is_sorted_by_straggler_accuracy(capsys, tmp_path):
     code, out, _ = train(capsys, tmp_path, "glyphs/per-domain/fedadam")
     assert code == 0 and "straggler accuracy" in out and "picture:" in out
+
+
+def test_a_time_limit_that_never_bites_changes_no_bit(capsys, tmp_path):
+    curves = []
+    for limit in ("", "--set time_limit.seconds=1e6 --set fill=false"):
+        name = "glyphs/per-domain/fedadam"
+        code, out, err = train(capsys, tmp_path, name, *limit.split(), "--json")
+        assert code == 0, err
+        curve = json.loads(out)["runs"][0]["curve"]
+        curves.append([{**point, "wall_s": 0} for point in curve])
+    assert curves[0] == curves[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "--set time_limit.seconds=1",
+        "--set time_limit.seconds=1 --set fill=false",
+        "--set last_batch=drop --set batch_size=5000",
+        "--set client.epochs=0.001",
+        "--set time_limit.seconds=1 --set faults.nan=0.5",
+    ],
+)
+def test_reports_without_a_local_step_teach_nothing(capsys, tmp_path, changes):
+    code, out, err = train(capsys, tmp_path, "glyphs/per-domain/fedadam", *changes.split())
+    assert code == 2 and out == "" and err.count("\n") == 1
+    assert "none of the 30 reports that would count has a local step" in err
+    assert not list((tmp_path / "out").rglob("*.json"))
 
 
 def test_the_curve_may_use_fewer_test_examples_than_its_end(capsys, tmp_path):

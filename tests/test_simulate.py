@@ -12,7 +12,7 @@ from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.client import Client
+from stragglers.client import Client, on_own_data
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
@@ -85,6 +85,46 @@ def test_points_of_the_curve_say_where_they_are():
     assert [point.local_steps for point in points] == [batches[: p.updates].sum() for p in points]
     assert [point.examples for point in points] == [4 * point.local_steps for point in points]
     assert np.all(np.diff([point.wall_s for point in points]) > 0)
+
+
+def test_of_whoever_a_time_limit_cuts_a_batch_that_is_not_done_is_not_done():
+    given = plan()
+    cut = np.arange(len(given.client)) % 3 == 0
+    work, used = given.examples, given.fate == Fate.ON_TIME
+    assert np.any(work[used & cut] % 4) and np.any(work[used & ~cut] % 4)
+    batches = np.where(cut, work // 4, -(-work // 4))[used].sum()
+    result = simulate(TASK, given._replace(cut=cut), FEDAVG, CLIENT)
+    assert result.curve[-1].local_steps == batches
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        (dict(batch_size=0), "batch_size=0, expected a whole number >= 1"),
+        (dict(batch_size=2.5), "batch_size=2.5, expected a whole number >= 1"),
+        (dict(learning_rate=-0.05), "learning_rate=-0.05, expected a finite number > 0"),
+        (dict(learning_rate=0.0), "learning_rate=0.0, expected"),
+        (dict(learning_rate=np.nan), "learning_rate=nan, expected"),
+        (dict(temperature=np.inf), "temperature=inf, expected"),
+        (dict(distillation=-1.0), "distillation=-1.0, expected a finite number >= 0"),
+        (dict(proximal=np.nan), "proximal=nan, expected a finite number >= 0"),
+        (dict(last_batch="foo"), "last_batch='foo', expected one of: 'fill', 'keep', 'drop'"),
+        (dict(distillation_loss="l2"), "distillation_loss='l2', expected one of: 'cross_entropy'"),
+        (dict(distillation_term="all"), "distillation_term='all', expected one of: 'mean', 'sum'"),
+    ],
+)
+def test_a_client_that_could_not_train_is_one_line(change, complaint):
+    wrong = CLIENT._replace(**change)
+    for train in (lambda: run(client=wrong), lambda: on_own_data(TASK.lesson, wrong)):
+        with pytest.raises(BadInput, match=f"client: {complaint}") as error:
+            train()
+        assert "\n" not in str(error.value)
+
+
+def test_a_schedule_of_other_clients_is_one_line():
+    for sizes in ((5, 12, 0, 3), (4,) * 10):
+        with pytest.raises(BadInput, match=f"a schedule of 9 clients, .* has {len(sizes)}; make"):
+            run(task=linear_task(sizes, dtype=np.float32))
 
 
 def test_a_small_test_set_on_the_way_leaves_the_last_point_alone():

@@ -28,12 +28,14 @@ def test_parts_lie_in_one_another_and_are_no_first_clients():
     assert np.array_equal(parts[1], subset.chosen(EMNIST, 500))
 
 
-def test_a_group_may_be_empty_and_tokens_go_along():
+def test_a_group_may_be_empty_and_tokens_and_names_go_along():
     group = np.array([0, 2, 0, 2], np.int16)
-    who = population.Population(np.arange(4), group, ("a", "b", "c"), "x", np.arange(4.0))
+    who = population.Population(np.arange(4), group, ("a", "b", "c"), "x", np.arange(4.0),
+                                tuple("0123"))  # fmt: skip
     part = subset.part(who, subset.chosen(who, 2))
     assert sorted(part.group) == [0, 2] and part.groups == who.groups
     assert part.tokens is not None and np.array_equal(part.tokens, part.examples)
+    assert part.names == tuple(map(str, part.examples))
 
 
 def test_no_more_than_there_are_and_one_of_each_group():

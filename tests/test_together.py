@@ -62,7 +62,7 @@ def test_joined_rows_hold_every_trial_whole(settles):
     assert joint.slot.max() == joint.slots - 1  # where it is, no bucket is
     for trial, rows in enumerate(each):
         mine = joint.trial == trial
-        for name in Joint._fields[1:9]:
+        for name in Joint._fields[1:10]:
             np.testing.assert_array_equal(getattr(joint, name)[mine], getattr(rows, name))
         late = slice(joint.late_begin[trial, 0], joint.late_begin[trial, -1])
         assert set(joint.late_trial[late]) <= {trial}

@@ -29,7 +29,7 @@ FAULTS = st.lists(
 )  # fmt: skip
 TIMEOUTS = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 8.0])
 
-UNTIMED = "client version examples fate step updates"
+UNTIMED = "client version examples cut fate step updates"
 TIMED = "start report time duration ready"
 
 
@@ -111,7 +111,8 @@ def counts_at(plan, step):
 
 def beginning(plan, shorter):
     """As many dispatches and server steps of a plan as a shorter one has."""
-    return Schedule(*(column[: len(short)] for column, short in zip(plan, shorter, strict=True)))
+    columns = zip(plan[:-1], shorter[:-1], strict=True)
+    return Schedule(*(column[: len(short)] for column, short in columns), plan.clients)
 
 
 def relabelled(make, who, monkeypatch):

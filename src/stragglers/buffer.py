@@ -108,6 +108,7 @@ def buffered(
         report=(start + drawn.seconds)[kept],
         stop=(start + drawn.works)[kept],
         examples=drawn.examples[kept],
+        cut=drawn.cut[kept],
         fault=drawn.fault[kept],
         fate=fate[kept],
         step=step[kept],
@@ -115,6 +116,7 @@ def buffered(
         duration=np.diff(time, prepend=0.0),
         ready=time,
         updates=counted.cumsum(),
+        clients=clients,
     )
 
 

@@ -1,5 +1,6 @@
 """From settings to the objects that they describe."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,25 @@ def check(experiment: settings.Experiment) -> None:
             buffer=given.buffer, concurrency=given.concurrency, updates=updates,
             client_timeout=given.client_timeout, minimum=given.minimum,
         )  # fmt: skip
-        return
-    rounds.check(
-        goal=given.goal, cohort=cohort(given), updates=updates, late_seconds=given.late_seconds,
-        late_rounds=given.late_rounds, round_timeout=given.round_timeout, minimum=given.minimum,
-    )  # fmt: skip
+    else:
+        rounds.check(
+            goal=given.goal, cohort=cohort(given), updates=updates,
+            late_seconds=given.late_seconds, late_rounds=given.late_rounds,
+            round_timeout=given.round_timeout, minimum=given.minimum,
+        )  # fmt: skip
+    _check_late(given, experiment.algorithm)
+
+
+def _check_late(given: settings.Schedule, algorithm: settings.Algorithm | None) -> None:
+    """Who waits for late reports must use them, and FeAST has nothing to learn without."""
+    waits = {name: wait for name in ("late_seconds", "late_rounds")
+             if (wait := getattr(given, name, None)) is not None}  # fmt: skip
+    if isinstance(algorithm, settings.Feast) and not waits:
+        raise BadInput("feast learns from late reports; set schedule.late_seconds, its tau_max")
+    if isinstance(algorithm, settings.FedAvg | settings.FedBuff):
+        for name, wait in waits.items():
+            raise BadInput(f"schedule.{name}={wait:g}, but {algorithm.__struct_config__.tag} uses "
+                           "no late report; leave it out")  # fmt: skip
 
 
 def _check_room(experiment: settings.Experiment) -> None:
@@ -295,12 +310,12 @@ def history_length(experiment: settings.Experiment) -> int:
     raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
 
 
-def least_examples(experiment: settings.Experiment) -> int:
-    """On fewer a client trains nothing: where only whole batches count, a batch."""
+def untrained(experiment: settings.Experiment, schedule: Schedule) -> NDArray[np.bool_]:
+    """Which dispatches have no local step: where only whole batches count, those below a batch."""
     if experiment.client is None:
-        return 1
-    whole = experiment.client.last_batch == "drop" or experiment.schedule.time_limit is not None
-    return experiment.client.batch_size if whole else 1
+        return schedule.examples < 1
+    whole = schedule.cut | (experiment.client.last_batch == "drop")
+    return schedule.examples < np.where(whole, experiment.client.batch_size, 1)
 
 
 def cohort(given: settings.OverSelected) -> int:
@@ -310,7 +325,8 @@ def cohort(given: settings.OverSelected) -> int:
                        f"{given.over_selection}, expected one of them")  # fmt: skip
     if given.cohort is not None:
         return given.cohort
-    return round(given.goal * (given.over_selection or 1))
+    # The least that is at least the ratio; 50 * 1.1 is 55 and a bit, and means 55.
+    return math.ceil(given.goal * (given.over_selection or 1) * (1 - 1e-12))
 
 
 def fields(given: msgspec.Struct) -> dict[str, Any]:

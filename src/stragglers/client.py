@@ -12,8 +12,9 @@ The teacher is the model that the client was sent, unless the algorithm sends an
 evaluated without dropout, and no gradient flows into it. rho = 0 or nu = 0 removes the term.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from stragglers import trees
 from stragglers.algorithms.base import Download, Params
-from stragglers.errors import BadInput
+from stragglers.errors import BadInput, shown
 from stragglers.mesh import on_all
 from stragglers.shuffle import hashed, seed_word, shuffled
 from stragglers.tasks.base import Lesson, Task
@@ -42,6 +43,23 @@ class Client(NamedTuple):
     temperature: float = 1.0
     proximal: float = 0.0  # nu
     bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
+
+
+def check_client(client: Client) -> None:
+    """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
+    for name, kind in get_type_hints(Client).items():
+        value = getattr(client, name)
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            choices = ", ".join(map(repr, get_args(kind)))
+            raise BadInput(f"client: {name}={shown(value)}, expected one of: {choices}")
+    if not isinstance(client.batch_size, int | np.integer) or client.batch_size < 1:
+        raise BadInput(f"client: batch_size={client.batch_size}, expected a whole number >= 1")
+    for name in ("learning_rate", "temperature"):
+        if not 0 < getattr(client, name) < math.inf:
+            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number > 0")
+    for name in ("distillation", "proximal"):
+        if not 0 <= getattr(client, name) < math.inf:
+            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number >= 0")
 
 
 class Data(NamedTuple):
@@ -68,13 +86,12 @@ class Job(NamedTuple):
 
 
 def local_steps(
-    positions: NDArray[np.int64], client: Client, time_limited: bool
+    positions: NDArray[np.int64], client: Client, cut: NDArray[np.bool_] | bool
 ) -> NDArray[np.int64]:
-    """How many batches fit; under a time limit a batch that is not done in time is not done."""
+    """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
     check_countable(positions, client.batch_size)
-    if time_limited or client.last_batch == "drop":
-        return positions // client.batch_size
-    return -(-positions // client.batch_size)
+    whole = cut if client.last_batch != "drop" else True
+    return np.where(whole, positions // client.batch_size, -(-positions // client.batch_size))
 
 
 def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:
@@ -186,13 +203,14 @@ def on_own_data(
     `sent` has a model, its teacher and a dispatch number; with the simulator's seed and numbers a
     client's batches are those of the simulator.
     """
+    check_client(client)
     train = jax.jit(local_training(lesson, client))
 
     def trained(sent: Any, x: Any, y: Any) -> Params:
         if len(x) == 0:
             return sent.model
         positions = np.array([int(epochs * len(x))])
-        steps = local_steps(positions, client, time_limited=False)
+        steps = local_steps(positions, client, cut=False)
         job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
         data = Data(jnp.asarray(x), jnp.asarray(y))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))

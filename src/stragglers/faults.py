@@ -11,7 +11,7 @@ strikes whoever a smaller one strikes, and a longer budget continues a shorter o
 strike one dispatch, the first of the list is what happens.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -89,7 +89,10 @@ def corrupted(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
 
 
 def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np.float64]]:
-    """Reads `client` and a column of shares for each fault; clients in the population's order."""
+    """Reads `client` and a column of shares for each fault, a line for every client in any order.
+
+    Clients go by their names in the population's own file, or else by its numbers, from 0 on.
+    """
     path = Path(file)
     rows = csvfile.rows(path, "a CSV file of faults")
     _, header = next(rows, (1, []))
@@ -101,11 +104,36 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
     for name in columns:
         if name not in NAMES:
             raise BadInput(f"{path}: line 1: {name!r}; {did_you_mean(name, NAMES)}")
-    table = [_shares(path, line, row, len(columns)) for line, row in rows if row]
-    if len(table) != population.clients:
-        raise BadInput(f"{path}: {len(table)} clients, expected the {population.clients} of "
-                       f"{population.origin}, a line for each in the same order")  # fmt: skip
-    return dict(zip((NAMES[name] for name in columns), np.array(table).T, strict=True))
+    of_client = {name: number for number, name in enumerate(_client_names(population))}
+    table = np.full((population.clients, len(columns)), np.nan)
+    for line, row in rows:
+        if not row:
+            continue
+        shares, client = _shares(path, line, row, len(columns)), row[0].strip()
+        if client not in of_client:
+            raise BadInput(f"{path}: line {line}: no client {shown(client)} in {population.origin};"
+                           f" expected {_whom(population)}")  # fmt: skip
+        if not np.isnan(table[of_client[client], 0]):
+            raise BadInput(f"{path}: line {line}: client {shown(client)} again, expected a line "
+                           "for each")  # fmt: skip
+        table[of_client[client]] = shares
+    missing = np.flatnonzero(np.isnan(table[:, 0]))
+    if len(missing):
+        first = shown([*of_client][missing[0]])
+        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise BadInput(f"{path}: no line for client {first}{others} of {population.origin}; "
+                       f"expected {_whom(population)}")  # fmt: skip
+    return dict(zip((NAMES[name] for name in columns), table.T, strict=True))
+
+
+def _client_names(population: Population) -> Iterable[str]:
+    return population.names or map(str, range(population.clients))
+
+
+def _whom(population: Population) -> str:
+    if population.names:
+        return "a line for each, by the names that its clients have there"
+    return f"a line for each, by its number from 0 to {population.clients - 1}"
 
 
 def _shares(path: Path, line: int, row: list[str], columns: int) -> list[float]:

@@ -18,7 +18,8 @@ T_communication is for one model each way; whatever else goes over the network m
     T_per_example of a client = T_per_example * (its tokens an example / the mean of all examples)
 
 N = epochs * the client's examples. Under a time limit L the client trains until L and reports what
-it has (`fill`: fast clients go on beyond their epochs). What L caps is its scope:
+it has (`fill`: fast clients go on beyond their epochs). Where L ends its work it is `cut`, and a
+batch that is not done by then is not done. What L caps is its scope:
 
     training     T = T_communication + C + L,      examples trained = L / T_per_example
     computation  T = T_communication + max(C, L),  examples trained = (L - C) / T_per_example
@@ -54,6 +55,7 @@ class Draw(NamedTuple):
 
     seconds: NDArray[np.float64]  # T
     examples: NDArray[np.int64]  # how many examples each client may train on
+    cut: NDArray[np.bool_] | bool = False  # whether a time limit ends its work, not its epochs
 
 
 Latency = Callable[[int, NDArray[np.integer]], Draw]  # (first dispatch's number, clients)
@@ -161,11 +163,12 @@ def _finish(
     reach = np.floor(np.divide(spare, per_example, out=wanted.copy(), where=per_example > 0))
     reach = np.minimum(reach, MOST_EXAMPLES)
     training = np.minimum(_training(per_example, wanted), spare)
-    trained = np.minimum(reach, wanted)
+    trained, cut = np.minimum(reach, wanted), reach < wanted
     if limit.fill:
         busy = wanted > 0  # whoever has no examples trains none, however long it may
         training, trained = np.where(busy, spare, 0), np.where(busy, reach, 0)
-    return Draw(communication + overhead + training, trained.astype(np.int64))
+        cut = np.ones_like(busy)
+    return Draw(communication + overhead + training, trained.astype(np.int64), cut)
 
 
 @np.errstate(over="ignore")

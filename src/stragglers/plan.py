@@ -1,12 +1,14 @@
 """What a schedule means: how long, who takes part, who is always too late, what is wasted.
 
-share[g].used     group g's fraction of all reports that met their server step
+share[g].used     group g's fraction of all reports that met their server step and hold numbers
 share[g].late     ... of all that came later but still counted
 share[g].unused   ... of all that nobody waited for
 always_late       of the clients of g that were started, those that never counted at all
-untrained         of the reports of g that counted, those on less than a batch of examples
+untrained         of the reports of g that counted, those without a local step
 device seconds    from start to report or failure, or to the end of training if that is earlier
 faults            of all clients that were started, how many each struck
+corrupted         of the reports on time or late, those that the server drops for what they hold; it
+                  sees that too late, so they count towards goals and budgets, and are wasted
 abandoned         server steps on too few reports: the model stayed as it was
 """
 
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers.faults import NAMES
+from stragglers.faults import NAMES, corrupted
 from stragglers.population import Population
 from stragglers.schedule import Fate, Schedule
 
@@ -23,15 +25,19 @@ PERCENTILES = (50, 95, 99)
 
 
 def summarise(
-    population: Population, schedule: Schedule, latencies: NDArray[np.float64], least: int = 1
+    population: Population,
+    schedule: Schedule,
+    latencies: NDArray[np.float64],
+    untrained: NDArray[np.bool_],
 ) -> dict[str, Any]:
     """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population.
 
-    On fewer examples than `least` nobody trains.
+    `untrained` says which dispatches have no local step.
     """
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
+    dropped = used & corrupted(schedule.fault)
+    sound, under_way = used & ~dropped, schedule.fate == Fate.IN_FLIGHT
     busy = np.minimum(schedule.stop, schedule.end) - schedule.start
-    seconds = {fate: float(busy[schedule.fate == fate].sum()) for fate in Fate}
     return {
         "time_s": schedule.end,
         "server_steps": schedule.steps,
@@ -40,27 +46,30 @@ def summarise(
         "dispatches": len(schedule.client),
         "faults": {name: int((schedule.fault == fault).sum()) for name, fault in NAMES.items()},
         "reports": {fate.name.lower(): int((schedule.fate == fate).sum()) for fate in Fate},
+        "corrupted": int(dropped.sum()),
         "round_s": _spread(schedule.duration),
         "staleness": _spread((schedule.step - schedule.version)[used]),
-        "share": _shares(population, schedule),
-        "groups": _groups(population, schedule, used, latencies, least),
+        "share": _shares(population, schedule, sound),
+        "groups": _groups(population, schedule, sound, latencies, untrained),
         "device_s": {
-            "used": seconds[Fate.ON_TIME] + seconds[Fate.LATE],
-            "wasted": seconds[Fate.UNUSED] + seconds[Fate.LOST],
-            "in_flight": seconds[Fate.IN_FLIGHT],
+            "used": float(busy[sound].sum()),
+            "wasted": float(busy[~sound & ~under_way].sum()),
+            "in_flight": float(busy[under_way].sum()),
         },
         "clients": population.clients,
         "population": population.origin,
     }
 
 
-def _shares(population: Population, schedule: Schedule) -> dict[str, dict[str, float | None]]:
+def _shares(
+    population: Population, schedule: Schedule, sound: NDArray[np.bool_]
+) -> dict[str, dict[str, float | None]]:
     size = len(population.groups)
     group = population.group[schedule.client]
     counts = {
         "population": np.bincount(population.group, minlength=size),
-        "used": np.bincount(group[schedule.fate == Fate.ON_TIME], minlength=size),
-        "late": np.bincount(group[schedule.fate == Fate.LATE], minlength=size),
+        "used": np.bincount(group[sound & (schedule.fate == Fate.ON_TIME)], minlength=size),
+        "late": np.bincount(group[sound & (schedule.fate == Fate.LATE)], minlength=size),
         "unused": np.bincount(group[schedule.fate == Fate.UNUSED], minlength=size),
     }
     return {
@@ -75,23 +84,23 @@ def _shares(population: Population, schedule: Schedule) -> dict[str, dict[str, f
 def _groups(
     population: Population,
     schedule: Schedule,
-    used: NDArray[np.bool_],
+    sound: NDArray[np.bool_],
     latencies: NDArray[np.float64],
-    least: int,
+    untrained: NDArray[np.bool_],
 ) -> dict[str, dict[str, Any]]:
     started = np.bincount(schedule.client, minlength=population.clients) > 0
-    took_part = np.bincount(schedule.client[used], minlength=population.clients) > 0
+    took_part = np.bincount(schedule.client[sound], minlength=population.clients) > 0
     table = {}
     for index, name in enumerate(population.groups):
         members = population.group == index
         tried = int((started & members).sum())
-        examples = schedule.examples[used & members[schedule.client]]
+        idle = untrained[sound & members[schedule.client]]
         table[name] = {
             "clients": int(members.sum()),
             "started": tried,
             "took_part": int((took_part & members).sum()),
             "always_late": 1 - int((took_part & members).sum()) / tried if tried else None,
-            "untrained": float(np.mean(examples < least)) if len(examples) else None,
+            "untrained": float(np.mean(idle)) if len(idle) else None,
             "examples": _spread(population.examples[members]),
             "latency_s": _spread(latencies[members]),
         }

@@ -35,6 +35,7 @@ class Population(NamedTuple):
     groups: tuple[str, ...]
     origin: str  # where the sizes come from
     tokens: NDArray[np.float64] | None = None  # of an example of each client, on average; if known
+    names: tuple[str, ...] | None = None  # of the clients; without, they go by 0, 1, 2, ...
 
     @property
     def clients(self) -> int:
@@ -84,7 +85,7 @@ def from_csv(file: str | Path) -> Population:
     tokens: list[float] = []
     group: list[int] = []
     groups: dict[str, int] = {}
-    seen: set[str] = set()
+    names: dict[str, None] = {}  # in order
     rows = csvfile.rows(path, "a CSV file of clients")
     _, header = next(rows, (1, []))
     columns = [name.strip() for name in header]
@@ -99,9 +100,9 @@ def from_csv(file: str | Path) -> Population:
         if not row:
             continue
         client, count, name, *length = _client(path, line, row, columns, places)
-        if client in seen:
+        if client in names:
             raise BadInput(f"{path}: line {line}: client {client!r} again")
-        seen.add(client)
+        names[client] = None
         examples.append(count)
         tokens += length
         group.append(groups.setdefault(name, len(groups)))
@@ -111,7 +112,7 @@ def from_csv(file: str | Path) -> Population:
         raise BadInput(f"{path}: {len(groups)} groups, expected a few; is `group` the client?")
     return Population(
         np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}",
-        np.array(tokens) if tokens else None,
+        np.array(tokens) if tokens else None, tuple(names),
     )  # fmt: skip
 
 

@@ -199,7 +199,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
     latencies = build.latencies(experiment, task.population)
-    least = build.least_examples(experiment)
+    untrained = build.untrained(experiment, schedule)
     device = jax.devices()[0]
     return {
         "versions": {
@@ -218,7 +218,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "checksum": checksum(task),
             "files": build.data_digest(experiment.task),
         },
-        "schedule": summarise(task.population, schedule, latencies, least),
+        "schedule": summarise(task.population, schedule, latencies, untrained),
     }
 
 

@@ -141,6 +141,7 @@ def over_selected(
         report=report[kept].ravel(),
         stop=start + drawn.works[dispatches],
         examples=drawn.examples[dispatches],
+        cut=drawn.cut[dispatches],
         fault=drawn.fault[dispatches],
         fate=fate.ravel(),
         step=np.where(used, np.minimum(step[kept], steps), steps).astype(np.int32).ravel(),
@@ -148,6 +149,7 @@ def over_selected(
         duration=duration[kept],
         ready=ready,
         updates=total[kept],
+        clients=clients,
     )
 
 

@@ -26,6 +26,7 @@ class Rows(NamedTuple):
     dispatch: NDArray[np.int32]
     client: NDArray[np.int32]
     examples: NDArray[np.int64]  # positions that each may go through
+    cut: NDArray[np.bool_]  # whether a time limit ends that
     version: NDArray[np.int32]
     staleness: NDArray[np.int32]  # server steps between its model and the step that uses it
     teacher: NDArray[np.int32]  # round whose history teaches it; -1 in round 0
@@ -84,6 +85,7 @@ def rows_of(
         dispatch=dispatch,
         client=schedule.client[dispatch],
         examples=schedule.examples[dispatch],
+        cut=schedule.cut[dispatch],
         version=version,
         staleness=step - version,
         teacher=_teachers(seed, dispatch, version, teachers),

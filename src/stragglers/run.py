@@ -64,6 +64,12 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
             "set, and nothing can be learned; lower faults.nan, faults.inf or faults.huge"
         )
     used = counts | (schedule.fate == Fate.LATE)
+    if np.all(build.untrained(experiment, schedule)[used & ~corrupted(schedule.fault)]):
+        raise BadInput(
+            f"none of the {np.sum(used):,} reports that would count has a local step, and nothing "
+            f"can be learned; a batch is {experiment.client.batch_size} examples: lower "
+            "client.batch_size, or raise the time limit or client.epochs"
+        )
     check_countable(schedule.examples[used], experiment.client.batch_size)
     return Prepared(experiment, who, schedule)
 
@@ -98,7 +104,6 @@ def train(
             evaluate_at=_evenly(schedule.steps, experiment.evaluations),
             weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
                           exponent=weight.exponent),
-            time_limited=experiment.schedule.time_limit is not None,
             lanes=experiment.lanes,
             devices=experiment.threads if jax.default_backend() == "cpu" else None,
             curve_examples=experiment.curve_examples,

@@ -49,6 +49,7 @@ class Schedule(NamedTuple):
     report: NDArray[np.float64]  # seconds; infinite if it never comes
     stop: NDArray[np.float64]  # when its device is done: at its report, or when it failed
     examples: NDArray[np.int64]  # local work that the client does, or may do under a time limit
+    cut: NDArray[np.bool_]  # whether a time limit ends it: only whole batches are done by then
     fault: NDArray[np.int8]  # see faults.Fault
     fate: NDArray[np.int8]
     step: NDArray[np.int32]  # server step whose end first knows the report; `steps` if none does
@@ -57,6 +58,8 @@ class Schedule(NamedTuple):
     duration: NDArray[np.float64]
     ready: NDArray[np.float64]  # when the step's late reports are in too, in the order of steps
     updates: NDArray[np.int64]  # client updates counted so far against the budget
+
+    clients: int  # of the population that it was made for
 
     @property
     def steps(self) -> int:
@@ -79,6 +82,7 @@ class Drawn(NamedTuple):
 
     seconds: NDArray[np.float64]  # infinite for whoever fails
     examples: NDArray[np.int64]
+    cut: NDArray[np.bool_]
     fault: NDArray[np.int8]
     works: NDArray[np.float64]  # seconds that its device works
 
@@ -86,17 +90,31 @@ class Drawn(NamedTuple):
 def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32], start: int = 0) -> Drawn:
     """What becomes of every dispatch from number `start` on, part by part."""
     seconds, examples = np.empty(len(who)), np.empty(len(who), np.int64)
+    cut = np.empty(len(who), bool)
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
-        seconds[part], examples[part] = latency(start + first, who[part])
+        seconds[part], examples[part], cut[part] = latency(start + first, who[part])
+    _check_drawn(seconds, examples, who, start)
     if faults is None:
-        return Drawn(seconds, examples, np.zeros(len(who), np.int8), seconds)
+        return Drawn(seconds, examples, cut, np.zeros(len(who), np.int8), seconds)
     fault, worked = np.empty(len(who), np.int8), np.empty(len(who))
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
         fault[part], worked[part] = faults(start + first, who[part])
     works = np.multiply(seconds, worked, out=np.zeros(len(who)), where=worked > 0)
-    return Drawn(np.where(lost(fault), np.inf, seconds), examples, fault, works)
+    return Drawn(np.where(lost(fault), np.inf, seconds), examples, cut, fault, works)
+
+
+def _check_drawn(
+    seconds: NDArray[np.float64], examples: NDArray[np.int64], who: NDArray[np.int32], start: int
+) -> None:
+    """Refuses a clock that would run backwards; a latency is anybody's function."""
+    for what, column in (("seconds", seconds), ("examples", examples)):
+        sound = column >= 0
+        if not sound.all():  # nor is NaN
+            first = int(np.argmin(sound))
+            raise BadInput(f"a latency of {what}={column[first]} for dispatch {start + first}, of "
+                           f"client {who[first]}; expected a number >= 0")  # fmt: skip
 
 
 def check_drawable(

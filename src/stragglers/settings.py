@@ -155,7 +155,7 @@ class TimeLimit(Settings, frozen=True):
 class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind"):
     goal: Count  # B, reports that close a round
     cohort: Count | None = None  # B_t, clients started in a round
-    over_selection: Annotated[float, Meta(ge=1, le=1e6)] | None = None  # or their ratio
+    over_selection: Annotated[float, Meta(ge=1, le=1e6)] | None = None  # or B_t / B at least
     late_seconds: Annotated[float, Meta(ge=0)] | None = None  # FeAST's tau_max; inf: all
     late_rounds: Count | None = None  # FARe-DUST's k, and the length of its history
     count: Literal["on_time", "all_returned"] = "on_time"
@@ -188,7 +188,7 @@ class Faults(Settings, frozen=True):
     inf: Share | dict[str, Share] = 0.0
     huge: Share | dict[str, Share] = 0.0
     duplicate: Share | dict[str, Share] = 0.0
-    csv: str | None = None  # shares of each client: a column `client`, then some of the above
+    csv: str | None = None  # by client: a column `client` of names, then some of the above
 
 
 # Training.

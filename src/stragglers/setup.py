@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stragglers import engine, metrics, server
 from stragglers import mesh as meshes
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.client import Client, local_steps, on_device
+from stragglers.client import Client, check_client, local_steps, on_device
 from stragglers.engine import Feed
 from stragglers.errors import BadInput
 from stragglers.lanes import Load, lengths, pack
@@ -85,12 +85,14 @@ def set_up(
     *,
     stops: Sequence[int],
     weigh: Weigh,
-    time_limited: bool,
     lanes: int | None,
     devices: int | None,
     curve_examples: int | None,
 ) -> Setup:
     check(task)
+    check_client(client)
+    for trial in trials:
+        _check_clients(task, trial.schedule)
     mesh = meshes.mesh_of(devices)
     each = [
         rows_of(trial.schedule, algorithm.settles, seed=trial.seed, teachers=algorithm.teachers)
@@ -98,7 +100,7 @@ def set_up(
     ]
     joint = join(each)
     sizes = task.population.examples[joint.client]
-    steps = np.where(sizes > 0, local_steps(joint.examples, client, time_limited), 0)
+    steps = np.where(sizes > 0, local_steps(joint.examples, client, joint.cut), 0)
     weight = weigh(joint.staleness, sizes)
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise BadInput("weights of reports must be finite and not negative")
@@ -137,6 +139,14 @@ def set_up(
     )
     check_fits(memory)
     return Setup(mesh, legs, carry, feed, advance, works, every, some, start)
+
+
+def _check_clients(task: Task, schedule: Schedule) -> None:
+    if schedule.clients != task.population.clients:
+        raise BadInput(
+            f"a schedule of {schedule.clients} clients, but task {task.name} has "
+            f"{task.population.clients}; make it with the task's own population"
+        )
 
 
 def first_models(task: Task, seeds: NDArray[np.uint32]) -> Params:

@@ -69,7 +69,6 @@ def simulate_together(
     *,
     evaluate_at: Sequence[int] | None = None,
     weigh: Weigh = report_weights,
-    time_limited: bool = False,
     lanes: int | None = None,
     devices: int | None = None,
     curve_examples: int | None = None,
@@ -88,11 +87,10 @@ def simulate_together(
     Evaluates after the given server steps (default: the last); `schedule.steps_at` turns update
     counts and times into server steps. `lanes` clients train at once (default: one a device on a
     CPU, what the sizes fill on an accelerator), over the first `devices` of this process (default:
-    all, of a CPU one). `time_limited` says that the schedule's clients train until a limit, so that
-    a batch that is not done by then is not done. `curve_examples` limits the test set for all
-    points but the last; `chunk` fixes the number of server steps between two looks at the clock.
-    `on_chunk` sees the run after each of them, and must copy what it keeps; `resume` gets the first
-    moment, and gives back that or a later one to go on from.
+    all, of a CPU one). `curve_examples` limits the test set for all points but the last; `chunk`
+    fixes the number of server steps between two looks at the clock. `on_chunk` sees the run after
+    each of them, and must copy what it keeps; `resume` gets the first moment, and gives back that
+    or a later one to go on from.
     """
     steps = trials[0].schedule.steps
     stops = sorted({*(evaluate_at or ()), steps})
@@ -100,8 +98,7 @@ def simulate_together(
         raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {steps}")
     run = set_up(
         task, trials, algorithm, client, weigh=weigh,
-        time_limited=time_limited, lanes=lanes, devices=devices, curve_examples=curve_examples,
-        stops=stops,
+        lanes=lanes, devices=devices, curve_examples=curve_examples, stops=stops,
     )  # fmt: skip
     if on_start:
         on_start(run.start)

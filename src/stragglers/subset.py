@@ -38,4 +38,5 @@ def part(who: Population, clients: NDArray[np.int64]) -> Population:
         group=who.group[clients],
         origin=f"{who.origin}; {len(clients):,} of its {who.clients:,} clients",
         tokens=None if who.tokens is None else who.tokens[clients],
+        names=who.names and tuple(who.names[client] for client in clients),
     )

@@ -109,7 +109,7 @@ def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]
         experiment.schedule.time_limit, clients, experiment.latency, experiment.seed
     )
     summary = {
-        **summarise(clients, schedule, latencies, build.least_examples(experiment)),
+        **summarise(clients, schedule, latencies, build.untrained(experiment, schedule)),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
         "policy": policy(experiment),

@@ -9,7 +9,7 @@ from rich.table import Table
 from stragglers import tomlfile
 from stragglers.report import terminal
 from stragglers.report.cells import part
-from stragglers.report.tables import UNTRAINED, every_group, idle, percent
+from stragglers.report.tables import CORRUPTED, UNTRAINED, corrupted, every_group, idle, percent
 
 Plan = dict[str, Any]  # its numbers, and which values it was made with
 Cell = Callable[[Plan], str]
@@ -41,6 +41,8 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
             f"{group} {percent(share['population'])}" for group, share in population
         )
     console.print(f"used: the group's share of all reports on time; {shares}")
+    if any(row["corrupted"] for row in rows):
+        console.print(CORRUPTED)
     if _some_late(rows):
         console.print(LATE)
     if idle(rows):
@@ -78,6 +80,10 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
     columns |= {
         "step p50 s": lambda row: f"{row['round_s']['p50']:,.1f}",
         "staleness p95": lambda row: f"{row['staleness']['p95']:,.0f}",
+    }
+    if any(row["corrupted"] for row in rows):
+        columns["corrupted"] = corrupted
+    columns |= {
         "wasted": lambda row: percent(part(row["device_s"], "wasted")),
     }
     if _some_late(rows):

@@ -14,6 +14,7 @@ from stragglers.report.experiments import plain, shown
 from stragglers.report.results import Options
 
 BEST = 10  # candidates of a search that are printed; the page has them all
+CORRUPTED = "corrupted: of the reports on time or late, those that the server drops, and are wasted"
 UNTRAINED = "untrained: of the group's reports that count, those without a local step"
 
 
@@ -64,6 +65,8 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         struck = [f"{name} {percent(count / summary['dispatches'])}"
                   for name, count in summary["faults"].items() if count]  # fmt: skip
         lines.append(("faults", f"{', '.join(struck)} of {summary['dispatches']:,} dispatches"))
+    if summary["corrupted"]:
+        lines.append(("reports", f"{_reports(summary)}, of them corrupted {corrupted(summary)}"))
     if summary["abandoned"]:
         share = percent(summary["abandoned"] / summary["server_steps"])
         lines.append(("abandoned", f"{summary['abandoned']:,} server steps, {share}"))
@@ -73,6 +76,17 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         if summary["paper_anomaly"]:
             lines.insert(2, ("not to aim at", summary["paper_anomaly"]))
     return lines
+
+
+def _reports(summary: dict[str, Any]) -> str:
+    on_time, late = (summary["reports"][fate] for fate in ("on_time", "late"))
+    return f"{on_time:,} on time" + (f" and {late:,} late" if late else "")
+
+
+def corrupted(summary: dict[str, Any]) -> str:
+    """Of the reports that met their server step."""
+    reports = summary["reports"]
+    return percent(summary["corrupted"] / (reports["on_time"] + reports["late"]))
 
 
 def _group_table(summary: dict[str, Any]) -> Table:

@@ -35,9 +35,9 @@ SCHEDULES = ["test_rounds", "test_buffer", "test_faults"]
 KEPT = ["test_checkpoint", "test_shared_checkpoints", "test_recording", "test_records"]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
     "schedule.py": ["test_schedule", *SCHEDULES],
-    "rounds.py": ["test_rounds", "test_faults"],
+    "rounds.py": ["test_rounds", "test_faults", "test_idle"],
     "buffer.py": ["test_buffer", "test_faults"],
-    "rows.py": ["test_rows", "test_witnesses"],
+    "rows.py": ["test_rows", "test_witnesses", "test_contract"],
     "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
     "server.py": ["test_limits", "test_invariants", "test_together", "test_simulate"],
     "engine.py": [
@@ -66,6 +66,14 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "luck.py": ["test_fit"],
     "fit.py": ["test_fit", "test_fit_command"],
     "named.py": ["test_named", "test_records"],
+    "coordinator.py": ["test_live", "test_contract", "test_witnesses"],
+    "live.py": ["test_live", "flower/test_server"],
+    "ledger.py": ["test_live"],
+    "idle.py": ["test_idle"],
+    "own.py": ["test_own"],
+    "flower/messages.py": ["flower/test_messages"],
+    "flower/client.py": ["flower/test_client"],
+    "flower/server.py": ["flower/test_server"],
     "draws.py": ["test_draws", "test_faults"],
     "plan.py": ["test_plan", "test_readme", "test_cli", *SCHEDULES],
     "report/statistics.py": ["report/test_statistics", "report/test_results"],

@@ -20,6 +20,8 @@ SCHEDULE, ROUNDS, BUFFER, ROWS = "schedule.py", "rounds.py", "buffer.py", "rows.
 ENGINE, CLIENT = "engine.py", "client.py"
 BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithms/fare_dust.py"
 HANDOVER, STATISTICS = "handover.py", "report/statistics.py"
+COORDINATOR, LIVE, LEDGER, IDLE = "coordinator.py", "live.py", "ledger.py", "idle.py"
+MESSAGES, DEVICE, SERVE = "flower/messages.py", "flower/client.py", "flower/server.py"
 FIT, TOTALS, LUCK, LOGS = "fit.py", "totals.py", "luck.py", "logs.py"
 
 MUTATIONS = [
@@ -225,8 +227,8 @@ MUTATIONS = [
         "whoever reports at tau_max is too late",
     ),
     Mutation(
-        "window", ROWS, "remembered = schedule.step - schedule.version < teachers",
-        "remembered = schedule.step - schedule.version <= teachers",
+        "window", ROWS, "remembered = (schedule.step - schedule.version < teachers)",
+        "remembered = (schedule.step - schedule.version <= teachers)",
         "a report changes the row of another round",
     ),
     Mutation(
@@ -480,5 +482,97 @@ MUTATIONS = [
     Mutation(
         "copies", "recording.py", "if _hashes(experiments) != hashes:", "if False:",
         "a copy may be of what was not trained on",
+    ),
+    # A server in real time.
+    Mutation(
+        "live", COORDINATOR, "if self.reports < policy.goal and self._under_way():",
+        "if self.reports < policy.goal:", "a round waits for clients that failed",
+    ),
+    Mutation(
+        "live", COORDINATOR, "        state = self._with_arrived()\n        for round in",
+        "        state = self.state\n        for round in", "what is kept lacks what came late",
+    ),
+    Mutation(
+        "live", COORDINATOR, "missing=max(0, waiting.missing - 1))", "missing=waiting.missing)",
+        "FeAST waits for who failed",
+    ),
+    Mutation(
+        "live", LIVE, "for number in sorted({*replies, *_overdue(server, now)}):",
+        "for number in [*replies, *_overdue(server, now)]:", "reports count as they were unpacked",
+    ),
+    Mutation(
+        "live", LIVE, "sorted(online - {job.client for job in server.jobs.values()})",
+        "sorted(online)", "whoever works is asked again",
+    ),
+    Mutation(
+        "live", LIVE, "failures, known[job.client] = 0, reply",
+        "failures, known[job.client] = failures, reply", "failures add up over days",
+    ),
+    Mutation(
+        "live", LIVE, "            if isinstance(policy, Buffer) and server.version == steps:\n",
+        "            if False:\n", "a buffer steps beyond the last step",
+    ),
+    Mutation(
+        "live", LEDGER, "training = min(line.training, line.seconds)", "training = line.training",
+        "a client's clock makes communication negative",
+    ),
+    Mutation(
+        "live", LEDGER, 'COUNTERS = "state", ("version", "groups", "dispatches")',
+        'COUNTERS = "state", ("version", "groups")', "a server that goes on repeats its draws",
+    ),
+    # What travels.
+    Mutation(
+        "messages", DEVICE, "start - np.asarray(ends[name], start.dtype)",
+        "np.asarray(ends[name], start.dtype) - start", "a device's delta climbs",
+    ),
+    Mutation(
+        "messages", DEVICE, "return {name: array.copy() for name, array in arrays.items()}",
+        "return arrays", "whoever trains in place reports nothing",
+    ),
+    Mutation(
+        "messages", MESSAGES, "for name in sorted({*delta, *like}):", "for name in sorted(delta):",
+        "a report may lack arrays",
+    ),
+    Mutation(
+        "messages", SERVE, "max(DEFAULT_TTL, late)", "min(DEFAULT_TTL, late)",
+        "messages end before their reports are late",
+    ),
+    Mutation(
+        "messages", SERVE, "None if order.download.teacher is order.download.model",
+        "None if True", "teachers stay at home",
+    ),
+    # Whoever works is not asked.
+    Mutation(
+        "idle", IDLE, "self.until[who] = now + drawn.works",
+        "self.until[who] = now + drawn.seconds", "a device that dropped out works for ever",
+    ),
+    Mutation(
+        "idle", IDLE, "places[self.until[places] <= now]", "places[self.until[places] < now]",
+        "whoever ends at this moment is busy",
+    ),
+    Mutation(
+        "idle", IDLE, "start=self.dispatches)", "start=0)", "every group has the first one's luck",
+    ),
+    Mutation(
+        "idle", IDLE, "return float(ends[missing - 1])", "return float(ends[0])",
+        "a round opens before its cohort is idle",
+    ),
+    Mutation(
+        "idle", ROUNDS, "closes = opens + duration\n", "closes = np.cumsum(duration)\n",
+        "waiting takes no time",
+    ),
+    # Algorithms of one's own.
+    Mutation(
+        "own", "own.py", "module = _imported(file, digest)", 'module = _imported(file, "")',
+        "changed code is the old one",
+    ),
+    Mutation(
+        "own", "rows.py", "(schedule.step - schedule.version < teachers) | (teachers == 0)",
+        "schedule.step - schedule.version < teachers", "without a history nothing late is settled",
+    ),
+    Mutation(
+        "own", ENGINE, "        if not (teach and client.distillation):\n",
+        "        if not (algorithm.teachers and client.distillation):\n",
+        "lanes have no teacher where there is no history",
     ),
 ]  # fmt: skip

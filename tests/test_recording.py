@@ -85,17 +85,21 @@ def test_an_interruption_leaves_what_was_evaluated_and_a_run_to_start_anew(tmp_p
     assert again.status == "finished" and again.curve["step"].size == 3
 
 
+def crashes(share):
+    return "\n".join(["client,crash", *(f"{client},{share}" for client in range(12))])
+
+
 def test_a_file_that_changes_while_it_is_prepared_begins_no_run(tmp_path, monkeypatch):
     """Its copy would not be what was trained on."""
     file = tmp_path / "faults.csv"
-    file.write_text("client,crash\n" + "x,0.1\n" * 12)
+    file.write_text(crashes(0.1))
     sets = [*SMALL, f"faults.csv={file}", "round_timeout=1000"]
     experiment = config.experiment_from(config.override_all(config.read(NAME), sets))
     ready = prepare
 
     def prepared(*arguments):
         found = ready(*arguments)
-        file.write_text("client,crash\n" + "x,0.2\n" * 12)
+        file.write_text(crashes(0.2))
         return found
 
     monkeypatch.setattr("stragglers.recording.prepare", prepared)

@@ -94,7 +94,8 @@ def test_settings_that_were_saved_run_again(capsys, tmp_path):
 def test_a_run_can_be_repeated_when_the_files_that_it_names_are_gone(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("seconds.csv").write_text("20\n30\n90\n")
-    Path("faults.csv").write_text("client,drop_out\n" + "x,0.1\n" * 12)
+    shares = [f"{client},0.1" for client in range(12)]
+    Path("faults.csv").write_text("\n".join(["client,drop_out", *shares]))
     sampled = {"kind": "samples", "file": "seconds.csv"}
     factors = dict.fromkeys(("communication", "overhead", "per_example"), sampled)
     latency = {"model": "groups", "groups": {"standard": factors, "straggler": factors}}

@@ -41,6 +41,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
     "server.py": ["test_limits", "test_invariants", "test_together", "test_simulate"],
     "engine.py": [
+        "test_contract",
         "test_faults",
         "test_together",
         "test_simulate",

@@ -116,10 +116,11 @@ def test_a_round_waits_by_hand():
 
 
 def test_all_that_are_idle_are_equally_likely():
-    """Of 12 clients 4 are busy; those who check in twice as often come first twice as often."""
+    """Of 12 clients 4 are busy, 2 until this moment; weights say how often each comes first."""
     weight = np.array([1.0] * 6 + [2.0] * 6)
     never = idle.Pool(12, lambda first, who: Draw(np.ones(len(who)), who), None, 0, weight)
     never.until[[0, 1, 6, 7]] = np.inf
+    never.until[[2, 8]] = 5.0
     first = np.zeros(12)
     for group in range(3000):
         never.groups = group

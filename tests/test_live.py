@@ -16,7 +16,7 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.coordinator import Buffer, Coordinator, Rounds
 from stragglers.errors import BadInput
 from stragglers.interpret import interpret
-from stragglers.live import PATIENCE, Clock, Link, Reply, serve
+from stragglers.live import PATIENCE, Clock, Link, Reply, as_weights, serve
 from stragglers.weights import report_weights
 
 CLIENTS, STEPS, K = 12, 10, 3
@@ -352,3 +352,42 @@ def test_weights_that_are_no_numbers_to_learn_are_refused():
         Fleet(np.ones(50)).serve(
             fedavg(ADAM), Rounds(2, 2), {"w": np.ones(2), "count": np.int32(1)}
         )
+
+
+def test_failures_between_reports_never_add_up():
+    """One of four fails in every round: more than a fleet that only fails would be let."""
+    fleet = Fleet(np.ones(400), spoil=failing(*range(0, 400, 4)))
+    served = fleet.serve(fedavg(ADAM), Rounds(4, 4), steps=2 * PATIENCE)
+    assert served.counts["failed"] == 2 * PATIENCE
+
+
+def test_a_buffer_makes_no_step_beyond_the_last():
+    """Eight reports come at once, and make three of the four steps that they would make."""
+    steps = []
+    served = Fleet(np.ones(50)).serve(fedavg(ADAM), Buffer(2, 8), steps=3,
+                                      on_step=lambda step, *_: steps.append(step))  # fmt: skip
+    assert steps == [1, 2, 3] and served.counts["on_time"] == 6
+
+
+def test_a_clients_clock_is_no_faster_than_the_servers(tmp_path):
+    fleet = Fleet(np.full(50, 2.0), spoil=lambda reply: reply._replace(training=5.0))
+    fleet.serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
+    for line in csv.DictReader((tmp_path / "log.csv").read_text().splitlines()):
+        assert (line["communication"], line["training"]) == ("0.000", "2.000")
+
+
+def test_what_came_late_is_in_what_is_kept():
+    """Of a round that has closed, before the next group starts."""
+    algorithm = ALGORITHMS["fare-dust"]
+    server = Coordinator(
+        algorithm, Rounds(1, 2, late_rounds=K), as_weights(W0), lambda group: [0, 1],
+        lambda staleness, client: 1.0, lambda dispatch, version: -1,
+    )  # fmt: skip
+    first, second = server.dispatch(0.0)
+    server.receive(first.dispatch, trained(first), 1.0)
+    server.receive(second.dispatch, trained(second), 1.5)
+    kept, before = server.so_far(), server.state
+    server.finish()
+    close(kept, server.state)
+    rows = [state.core.history.rows.delta["w"] for state in (before, kept)]
+    assert not np.any(rows[0]) and np.any(rows[1])

@@ -84,6 +84,7 @@ def test_what_it_writes_is_a_fleet_to_plan(capsys, log, whole):
     assert here() == ["fleet-clients.csv", "fleet.toml", "log.csv"]
     text = Path("fleet.toml").read_text()
     assert "\n[latency.groups.new]\ncommunication = { kind = " in text
+    assert '\nbusy = "skip"\n' in text  # as with devices, which work for one server step at a time
     longest = max(sum(row[3:]) for row in rows if row[3] != "")
     assert tomllib.loads(text)["schedule"]["round_timeout"] == np.ceil(longest)
     told = plan(capsys, "fleet.toml")

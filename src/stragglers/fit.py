@@ -71,7 +71,9 @@ def document(fitted: Fit, log: Log, clients_file: str) -> dict[str, Any]:
     goal = max(1, min(100, len(log.names) // 10))
     kept = {"persistence": fitted.persistence, "correlation": fitted.correlation}
     more = 1.3 if len(log.names) > 1 else 1.0  # of one client there is no second to start
-    schedule: dict[str, Any] = {"kind": "over_selected", "goal": goal, "over_selection": more}
+    schedule: dict[str, Any] = {
+        "kind": "over_selected", "goal": goal, "over_selection": more, "busy": "skip",
+    }  # fmt: skip
     found: dict[str, Any] = {
         "updates": 1_000 * goal,
         "task": {"name": "fleet", "csv": clients_file},

@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 from stragglers.flower.client import Sent, answer
 from writers.data import CLASSES, of_writer
 
-RATE, BATCH = 0.2, 20
+RATE, BATCH, EPOCHS = 0.2, 20, 5
 
 app = ClientApp()
 
@@ -22,13 +22,14 @@ def train(message: Message, context: Context) -> Message:
         if straggler:  # what a slow device would take
             time.sleep(float(context.node_config.get("slow", 0)))
         w, b = sent.model["w"], sent.model["b"]
-        order = np.random.default_rng(sent.dispatch).permutation(len(x))
-        for batch in np.split(order, range(BATCH, len(x), BATCH)):
-            logits = x[batch] @ w + b
-            odds = np.exp(logits - logits.max(1, keepdims=True))
-            error = odds / odds.sum(1, keepdims=True) - np.eye(CLASSES)[y[batch]]
-            w = w - RATE * x[batch].T @ error / len(batch)
-            b = b - RATE * error.mean(0)
+        chance = np.random.default_rng(sent.dispatch)
+        for _ in range(EPOCHS):
+            for batch in np.split(chance.permutation(len(x)), range(BATCH, len(x), BATCH)):
+                logits = x[batch] @ w + b
+                odds = np.exp(logits - logits.max(1, keepdims=True))
+                error = odds / odds.sum(1, keepdims=True) - np.eye(CLASSES)[y[batch]]
+                w = w - RATE * x[batch].T @ error / len(batch)
+                b = b - RATE * error.mean(0)
         return {"w": w, "b": b}, len(x)
 
     return answer(message, learn, group="straggler" if straggler else "standard")

@@ -26,7 +26,7 @@ def main(grid: Grid, context: Context) -> None:
 
     served = serve(
         grid,
-        feast(optax.adam(0.02), beta=0.9, kappa=0.2),
+        feast(optax.adam(0.05), beta=0.98, kappa=0.9),
         Rounds(int(given["goal"]), int(given["cohort"]), late_seconds=float(given["late-seconds"])),
         {"w": np.zeros((PIXELS, CLASSES), np.float32), "b": np.zeros(CLASSES, np.float32)},
         steps=int(given["steps"]),

@@ -1,32 +1,19 @@
 """A live server on a fleet in virtual time: the interpreter's twin, and what it alone does."""
 
-import csv
-
 import jax
 import numpy as np
 import optax
 import pytest
-from safetensors import safe_open
 
-from stragglers import draws, logs
-from stragglers.algorithms.base import with_ema
-from stragglers.algorithms.fare_dust import fare_dust
-from stragglers.algorithms.feast import feast
+from stragglers import draws
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.coordinator import Buffer, Coordinator, Rounds
 from stragglers.errors import BadInput
 from stragglers.interpret import interpret
-from stragglers.live import PATIENCE, Clock, Link, Reply, as_weights, serve
+from stragglers.live import PATIENCE, as_weights
 from stragglers.weights import report_weights
+from tests.fleet import ADAM, ALGORITHMS, CLIENTS, STEPS, W0, Fleet, K, close, failing, trained
 
-CLIENTS, STEPS, K = 12, 10, 3
-W0 = {"w": np.arange(4.0), "b": np.ones(2)}
-ADAM = optax.adam(0.05, b2=0.99, eps=1e-3)
-ALGORITHMS = {
-    "fedavg": with_ema(fedavg(ADAM), 0.6),
-    "fare-dust": fare_dust(ADAM, k=K),
-    "feast": feast(ADAM, beta=0.9, kappa=0.3),
-}
 POLICIES = {
     "wait for all": Rounds(goal=4, cohort=4),
     "over-selected": Rounds(goal=3, cohort=5),
@@ -45,41 +32,6 @@ def latencies(policy, seed=3):
     times = rng.integers(1, 9, 400).astype(float)
     never = "given up" in policy
     return np.where(never & (rng.random(400) < 0.1), np.inf, times)
-
-
-def trained(order):
-    """Something of a delta that depends on all that a client got."""
-    client, sent = order.client + 1.0, order.download
-    return jax.tree.map(lambda w, t: 0.1 * w - 0.03 * t + 0.01 * client, sent.model, sent.teacher)
-
-
-class Fleet:
-    """Clients in virtual time."""
-
-    def __init__(self, delays, online=lambda now: range(CLIENTS), spoil=lambda reply: reply):
-        self.now, self.delays, self.who, self.spoil = 0.0, delays, online, spoil
-        self.under_way, self.orders = [], []
-
-    def send(self, orders):
-        self.orders += orders
-        self.under_way += [(self.now + self.delays[o.dispatch], o) for o in orders]
-
-    def poll(self):
-        come = [order for at, order in self.under_way if at <= self.now]
-        self.under_way = [(at, order) for at, order in self.under_way if at > self.now]
-        return [
-            self.spoil(Reply(o.dispatch, trained(o), 3 + o.client, 0.5, "ab"[o.client % 2]))
-            for o in reversed(come)
-        ]
-
-    def serve(self, algorithm, policy, params=W0, **options):
-        def sleep(seconds):
-            self.now += seconds
-            assert self.now < 10_000, "it never ends"
-
-        link = Link(lambda: self.who(self.now), self.send, self.poll)
-        clock = Clock(lambda: self.now, sleep)
-        return serve(link, algorithm, policy, params, clock=clock, **{"steps": STEPS, **options})
 
 
 def interpreted(algorithm, policy, delays, seed, weigh):
@@ -109,10 +61,6 @@ def weigh(staleness, sizes):
     return report_weights(staleness, sizes, by="examples", discount="inverse_sqrt")
 
 
-def close(a, b):
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12), a, b)
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_is_the_interpreter_in_time(algorithm, policy):
@@ -127,16 +75,6 @@ def test_it_is_the_interpreter_in_time(algorithm, policy):
     if algorithm == "feast":  # the others do not wait for what comes after the last step
         assert served.counts["late"] == told.counts["late"]
     assert not np.allclose(served.params["w"], W0["w"])
-
-
-def failing(*dispatches):
-    """Clients that say that they have failed."""
-
-    def spoil(reply):
-        failed = reply.dispatch in dispatches
-        return reply._replace(delta=None, error="out of memory") if failed else reply
-
-    return spoil
 
 
 def test_a_round_ends_without_clients_that_failed():
@@ -237,99 +175,6 @@ def test_reports_that_are_no_numbers_are_dropped():
     assert np.all(np.isfinite(served.params["w"]))
 
 
-def test_the_log_is_one_to_fit(tmp_path):
-    fleet = Fleet(np.array([2.0, 3, 4, 9] * 50), spoil=failing(0, 21))
-    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=3, cohort=4), folder=tmp_path, steps=8)
-    log = logs.read(tmp_path / "log.csv")
-    lines = [*csv.DictReader((tmp_path / "log.csv").read_text().splitlines())]
-    assert log.groups in (("a", "b"), ("b", "a"))
-    # The first to fail was never heard of before: what it has to train on is not known.
-    assert np.sum(~log.came) == 1 and len(lines) > 20
-    by_number = {order.dispatch: order for order in fleet.orders}
-    failed = next(line for line in lines if not line["training"])
-    assert int(failed["client"]) == by_number[21].client
-    assert failed["examples"] == str(3 + by_number[21].client)
-    first = lines[0]
-    assert (first["communication"], first["training"]) == ("2.500", "0.500")  # three seconds
-    assert (first["started"], first["version"], first["step"]) == ("0.000", "0", "0")
-    late = [line for line in lines if line["version"] != line["step"]]
-    assert {float(line["communication"]) for line in late} >= {8.5}
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_server_goes_on_where_it_was(tmp_path, algorithm):
-    """Clients under way are forgotten; rounds, draws and the model go on."""
-    chosen, policy = ALGORITHMS[algorithm], Rounds(goal=3, cohort=3)
-    delays = np.array([1.0, 2, 3] * 50)
-    whole = Fleet(delays).serve(chosen, policy, seed=1)
-    first = Fleet(delays).serve(chosen, policy, seed=1, steps=4, folder=tmp_path)
-    steps = []
-    rest = Fleet(delays)
-    second = rest.serve(chosen, policy, seed=1, folder=tmp_path,
-                        on_step=lambda step, now, model: steps.append(step))  # fmt: skip
-    close((second.model, second.params), (whole.model, whole.params))
-    assert steps == [5, 6, 7, 8, 9, 10] and rest.orders[0].dispatch == 12
-    again = Fleet(delays).serve(chosen, policy, seed=1, folder=tmp_path)
-    close(again.model, whole.model)
-    assert again.seconds == 0 and not np.allclose(first.params["w"], whole.params["w"])
-
-
-def test_a_state_is_kept_every_so_many_steps(tmp_path):
-    kept = []
-
-    def look(step, now, model):
-        path = tmp_path / "state.safetensors"
-        if path.exists():
-            with safe_open(path, "numpy") as file:
-                kept.append((step, int(file.metadata()["version"])))
-
-    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=7, folder=tmp_path, keep_every=3,
-                             on_step=look)  # fmt: skip
-    assert kept == [(3, 3), (4, 3), (5, 3), (6, 6), (7, 6)]
-    with safe_open(tmp_path / "state.safetensors", "numpy") as file:
-        assert file.metadata()["version"] == "7"  # the end is always kept
-
-
-def test_a_server_that_was_stopped_keeps_what_was_in(tmp_path):
-    """FeAST's rounds that still wait are settled with what they have."""
-
-    class Stopped(Exception):
-        pass
-
-    def stop(step, now, model):
-        if step == 5:
-            raise Stopped
-
-    chosen, policy = ALGORITHMS["feast"], Rounds(goal=2, cohort=4, late_seconds=30.0)
-    fleet = Fleet(np.array([1.0, 2, 5, 90] * 50))
-    with pytest.raises(Stopped):
-        fleet.serve(chosen, policy, folder=tmp_path, on_step=stop)
-    steps = []
-    Fleet(np.ones(90)).serve(chosen, policy, folder=tmp_path,
-                             on_step=lambda step, now, model: steps.append(step))  # fmt: skip
-    assert steps == [6, 7, 8, 9, 10]
-
-
-@pytest.mark.parametrize("damage, says", [
-    (lambda path: path.write_bytes(b"no tensors"), "no state of a server"),
-    (lambda path: path.write_bytes(path.read_bytes()[:-8]), "no state of a server"),
-])  # fmt: skip
-def test_a_damaged_state_is_no_start(tmp_path, damage, says):
-    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
-    damage(tmp_path / "state.safetensors")
-    with pytest.raises(BadInput, match=says):
-        Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=2, folder=tmp_path)
-
-
-def test_the_state_of_another_model_is_no_start(tmp_path):
-    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
-    for other in (dict(algorithm=fedavg(optax.sgd(1.0))), dict(params={**W0, "b": np.ones(3)})):
-        with pytest.raises(BadInput, match="another algorithm or model; name another folder"):
-            Fleet(np.ones(50)).serve(**{
-                "algorithm": fedavg(ADAM), "policy": Rounds(2, 2), "folder": tmp_path, **other,
-            })  # fmt: skip
-
-
 @pytest.mark.parametrize("policy, options, says", [
     (Rounds(5, 4), {}, "goal=5 reports can never arrive from cohort=4 clients"),
     (Rounds(2, 2, late_seconds=1.0, late_rounds=2), {}, "late_seconds=1.0 and late_rounds=2"),
@@ -367,13 +212,6 @@ def test_a_buffer_makes_no_step_beyond_the_last():
     served = Fleet(np.ones(50)).serve(fedavg(ADAM), Buffer(2, 8), steps=3,
                                       on_step=lambda step, *_: steps.append(step))  # fmt: skip
     assert steps == [1, 2, 3] and served.counts["on_time"] == 6
-
-
-def test_a_clients_clock_is_no_faster_than_the_servers(tmp_path):
-    fleet = Fleet(np.full(50, 2.0), spoil=lambda reply: reply._replace(training=5.0))
-    fleet.serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
-    for line in csv.DictReader((tmp_path / "log.csv").read_text().splitlines()):
-        assert (line["communication"], line["training"]) == ("0.000", "2.000")
 
 
 def test_what_came_late_is_in_what_is_kept():

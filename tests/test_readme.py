@@ -15,7 +15,8 @@ LINES = re.findall(r"^stragglers (.*?)(?: +#|$)", README, re.M)
 INLINE = re.findall(r"`stragglers (\w[^`]+)`", README)
 COMMANDS = dict.fromkeys([*LINES, *INLINE])
 CONSOLE = re.findall(r"```console\n\$ (.*?)\n(.*?)```", README, re.S)
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
+FLOWER = (Path(__file__).parent.parent / "docs" / "flower.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README + FLOWER, re.S)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from stragglers.coordinator import Buffer, Coordinator, Order, Rounds
 from stragglers.errors import BadInput
 from stragglers.ledger import Ledger, Line
 from stragglers.logs import EVERYBODY
+from stragglers.rows import teachers_of
 from stragglers.schedule import check_positive
 from stragglers.weights import Weigh, report_weights
 
@@ -102,8 +103,8 @@ def serve(
         return float(weigh(np.array([staleness]), np.array([known[client].examples]))[0])
 
     def teacher(dispatch: int, version: int) -> int:
-        chance = draws.uniforms(seed, draws.Purpose.TEACHER, dispatch, dispatch + 1)[0]
-        return version - 1 - int(chance * min(version, max(1, algorithm.teachers)))
+        whose = np.array([dispatch]), np.array([version])
+        return int(teachers_of(seed, *whose, algorithm.teachers)[0])
 
     server = Coordinator(algorithm, policy, params, choose, weight, teacher)
     ledger = Ledger(folder)

@@ -88,7 +88,7 @@ def rows_of(
         cut=schedule.cut[dispatch],
         version=version,
         staleness=step - version,
-        teacher=_teachers(seed, dispatch, version, teachers),
+        teacher=teachers_of(seed, dispatch, version, teachers),
         slot=slot[bucket].astype(np.int32),
         corrupt=corrupt.astype(np.int32),
         begin=np.searchsorted(version, np.arange(steps + 1)).astype(np.int32),
@@ -119,11 +119,11 @@ def _slots(opens: NDArray[np.int64], closes: NDArray[np.int64]) -> tuple[NDArray
     return slot, taken
 
 
-def _teachers(
+def teachers_of(
     seed: int, dispatch: NDArray[np.int32], version: NDArray[np.int32], k: int
 ) -> NDArray[np.int32]:
     """A round among the last k before each client's own, uniformly; -1 where there is none."""
-    last = int(dispatch[-1]) + 1 if len(dispatch) else 0
-    uniform = draws.uniforms(seed, draws.Purpose.TEACHER, 0, last)[dispatch]
+    first, last = (int(dispatch[0]), int(dispatch[-1]) + 1) if len(dispatch) else (0, 0)
+    uniform = draws.uniforms(seed, draws.Purpose.TEACHER, first, last)[dispatch - first]
     known = np.minimum(version, k)
     return (version - 1 - np.floor(uniform * known).astype(np.int32)).astype(np.int32)

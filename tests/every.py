@@ -10,7 +10,7 @@ import pytest
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
-from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.client import Client
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.schedule import Fate
@@ -19,7 +19,7 @@ from tests.helpers import linear_task, path, plan_for, traced
 
 SEED, STEPS, K, DECAY = 3, 12, 3, 0.8
 ADAM = optax.adam(0.05, b2=0.99, eps=1e-3)
-FEDAVG, FARE_DUST = fedavg(ADAM), fare_dust(ADAM, k=K)
+FEDAVG, SEMI_ASYNC, FARE_DUST = fedavg(ADAM), semi_async(ADAM), fare_dust(ADAM, k=K)
 FEDAVG_EMA, FARE_DUST_EMA = with_ema(FEDAVG, DECAY), with_ema(FARE_DUST, DECAY)
 CLIENT = Client(learning_rate=0.2, batch_size=4)
 TAUGHT = CLIENT._replace(distillation=0.5)
@@ -41,6 +41,7 @@ FEASTS = [(0.9, 0.3), (DECAY, 0.0), (DECAY, 1.0), (0.0, 0.2), (0.0, 0.7)]
 EVERY = {
     "fedavg": (OVER_SELECTED, FEDAVG, CLIENT),
     "fedbuff": (BUFFERED, FEDAVG, CLIENT),
+    "semi-async": (REMEMBERS, SEMI_ASYNC, CLIENT),
     "fare-dust": (REMEMBERS, FARE_DUST, TAUGHT),
     "feast": (WAITS, feasting(0.9, 0.3), CLIENT),
 }

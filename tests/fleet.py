@@ -7,7 +7,7 @@ import optax
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
-from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.live import Clock, Link, Reply, serve
 
 CLIENTS, STEPS, K = 12, 10, 3
@@ -15,6 +15,7 @@ W0 = {"w": np.arange(4.0), "b": np.ones(2)}
 ADAM = optax.adam(0.05, b2=0.99, eps=1e-3)
 ALGORITHMS = {
     "fedavg": with_ema(fedavg(ADAM), 0.6),
+    "semi-async": semi_async(ADAM),
     "fare-dust": fare_dust(ADAM, k=K),
     "feast": feast(ADAM, beta=0.9, kappa=0.3),
 }

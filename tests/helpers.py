@@ -24,6 +24,7 @@ from stragglers.rounds import over_selected
 from stragglers.shuffle import seed_word
 from stragglers.simulate import simulate
 from stragglers.tasks.base import Task
+from stragglers.weights import Reports
 
 FEATURES, CLASSES = 4, 3
 
@@ -186,11 +187,15 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
         delta = train(data, seed_word(seed), order.download, jax.tree.map(jnp.int32, job))
         return spoil(order.dispatch, delta) if spoil else delta
 
-    weigh = weigh or (lambda staleness, size: np.ones(len(size)))
+    def weight(arrival):
+        steps = local_steps((epochs * sizes[[arrival.client]]).astype(int), client, False)
+        staleness, step, before = ([v] for v in (arrival.staleness, arrival.step, arrival.before))
+        columns = staleness, sizes[[arrival.client]], steps, step, before
+        return float(weigh(Reports(*map(np.array, columns)))[0]) if weigh else 1.0
+
     server = coordinator(
-        algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose,
-        lambda staleness, c: float(weigh(np.array([staleness]), sizes[[c]])[0]), teacher,
-    )  # fmt: skip
+        algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose, weight, teacher
+    )
     return interpret(server, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
 
 

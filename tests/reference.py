@@ -62,7 +62,28 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         corrects=False, beta=0.0, kappa=0.0):  # fmt: skip
     """Final w and the evaluated model of one run along a schedule."""
     sizes = np.diff(offsets)
-    weight = weight or (lambda staleness, size: 1.0)
+    weight = weight or (lambda *known: 1.0)
+    made = {*plan.step[plan.fate == Fate.ON_TIME]}
+
+    def known_at(d):
+        if algorithm == "semi_async" and plan.fate[d] == Fate.LATE:
+            return max(plan.step[d], plan.version[d] + 1)
+        return plan.step[d]
+
+    def joins(d):
+        """The step whose sum a late report is in; none is after the last."""
+        return min((s for s in made if s >= known_at(d)), default=plan.steps)
+
+    def counts(d):
+        late = {
+            "fedavg": False, "semi_async": joins(d) < plan.steps, "feast": True,
+            "fare_dust": plan.step[d] < min(plan.steps, plan.version[d] + k),
+        }[algorithm]  # fmt: skip
+        return plan.fate[d] == Fate.ON_TIME or (plan.fate[d] == Fate.LATE and late)
+
+    def before(d):
+        return sum(plan.client[e] == plan.client[d] and counts(e) and known_at(e) < known_at(d)
+                   for e in range(len(plan.client)))  # fmt: skip
 
     def mean(reports):
         """Of (weight, delta) pairs."""
@@ -101,9 +122,12 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
             mine = slice(offsets[c], offsets[c + 1])
             delta = local_delta(w, teacher, x[mine], y[mine], dispatch=d, seed=seed_word,
                                 positions=plan.examples[d], **client)  # fmt: skip
-            deltas[d] = (weight(plan.step[d] - v, sizes[c]), delta)
+            at = known_at(d)
+            deltas[d] = (weight(at - v, c, plan.examples[d], at, before(d)), delta)
         on_time = [deltas[d] for d in deltas if plan.fate[d] == Fate.ON_TIME and plan.step[d] == v]
-        before, w_before = state, w
+        if algorithm == "semi_async" and v in made:
+            on_time += [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and joins(d) == v]
+        state_before, w_before = state, w
         w, state = stepped(w, on_time, state)
         late = []
         if algorithm == "feast":
@@ -112,7 +136,7 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         if not moves(on_time + late):
             continue  # nobody's reports, or none that weighs anything
         if algorithm == "feast":
-            w_plus, _ = stepped(w_before, on_time + late, before)
+            w_plus, _ = stepped(w_before, on_time + late, state_before)
             a = beta * (a + kappa * (w_plus - w_before)) + (1 - beta) * w_plus
         evaluated = a if algorithm == "feast" else w
         if corrects:

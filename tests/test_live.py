@@ -11,7 +11,7 @@ from stragglers.coordinator import Buffer, Coordinator, Rounds
 from stragglers.errors import BadInput
 from stragglers.interpret import interpret
 from stragglers.live import PATIENCE, as_weights
-from stragglers.weights import report_weights
+from stragglers.weights import Reports, report_weights
 from tests.fleet import ADAM, ALGORITHMS, CLIENTS, STEPS, W0, Fleet, K, close, failing, trained
 
 POLICIES = {
@@ -50,15 +50,21 @@ def interpreted(algorithm, policy, delays, seed, weigh):
         chance = draws.uniforms(seed, draws.Purpose.TEACHER, dispatch, dispatch + 1)[0]
         return version - 1 - int(chance * min(version, max(1, algorithm.teachers)))
 
+    def weight(arrival):
+        columns = arrival.staleness, 3 + arrival.client, 1, arrival.step, arrival.before
+        return float(weigh(Reports(*(np.array([column]) for column in columns)))[0])
+
     server = Coordinator(
         algorithm, policy, W0, choose,
-        lambda s, client: float(weigh(np.array([s]), np.array([3 + client]))[0]), teacher,
+        weight, teacher,
     )  # fmt: skip
     return interpret(server, trained, lambda dispatch, client: delays[dispatch], STEPS)
 
 
-def weigh(staleness, sizes):
-    return report_weights(staleness, sizes, by="examples", discount="inverse_sqrt")
+def weigh(reports):
+    return report_weights(
+        reports, by="examples", discount="inverse_sqrt", participation="corrected"
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -219,7 +225,7 @@ def test_what_came_late_is_in_what_is_kept():
     algorithm = ALGORITHMS["fare-dust"]
     server = Coordinator(
         algorithm, Rounds(1, 2, late_rounds=K), as_weights(W0), lambda group: [0, 1],
-        lambda staleness, client: 1.0, lambda dispatch, version: -1,
+        lambda arrival: 1.0, lambda dispatch, version: -1,
     )  # fmt: skip
     first, second = server.dispatch(0.0)
     server.receive(first.dispatch, trained(first), 1.0)

@@ -171,7 +171,7 @@ def test_a_client_without_examples_counts_as_one_that_stood_still():
         with traced(order):
             given = plan(Rounds(len(order), len(order)), steps=1)
         result = simulate(TASK, given, lazy, CLIENT)
-        start = simulate(TASK, given, lazy, CLIENT, weigh=lambda s, n: 0.0 * n)
+        start = simulate(TASK, given, lazy, CLIENT, weigh=lambda reports: 0.0 * reports.examples)
         assert result.trained == len(order) and result.dropped == 0
         moved.append(matrix(result.params) - matrix(start.params))
     np.testing.assert_allclose(moved[1], moved[0] / 2, rtol=1e-5, atol=1e-7)
@@ -194,7 +194,7 @@ def test_clients_that_all_diverge_end_a_run_with_a_finite_model(task, client, ev
     # Client 2 has no examples and cannot diverge: not in this trace.
     with traced([0, 1, 3, 4, 8]):
         given = plan()
-    start = simulate(TASK, given, FEDAVG, CLIENT, weigh=lambda s, n: 0.0 * n)
+    start = simulate(TASK, given, FEDAVG, CLIENT, weigh=lambda reports: 0.0 * reports.examples)
     result = simulate(task, given, FEDAVG, client, evaluate_at=evaluate_at)
     assert "every client diverged" in result.diverged and "\n" not in result.diverged
     assert result.dropped == result.trained == 3 * STEPS
@@ -228,7 +228,7 @@ def test_where_clients_have_all_diverged_does_not_go_by_the_clock(policy, way, m
 @pytest.mark.parametrize("evaluate_at", [None, range(STEPS)])
 def test_weights_that_overflow_end_a_run_with_the_last_finite_model(evaluate_at, chunk):
     client, violent = CLIENT._replace(learning_rate=1e15), fedavg(optax.sgd(1e30))
-    start = run(FEDAVG, weigh=lambda s, n: 0.0 * n)
+    start = run(FEDAVG, weigh=lambda reports: 0.0 * reports.examples)
     result = run(violent, client=client, evaluate_at=evaluate_at, chunk=chunk)
     assert "not finite after server step 1;" in result.diverged and "\n" not in result.diverged
     assert [point.step for point in result.curve] == ([] if evaluate_at is None else [0])
@@ -281,8 +281,8 @@ def test_a_server_step_that_is_not_made_cannot_be_evaluated(steps):
 
 @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
 def test_weights_that_are_no_weights_are_refused(weight):
-    def weigh(staleness, sizes):
-        return np.where(np.arange(len(sizes)) == 5, weight, 1.0)
+    def weigh(reports):
+        return np.where(np.arange(len(reports.examples)) == 5, weight, 1.0)
 
     refused("weights of reports must be finite and not negative", run, weigh=weigh)
 

@@ -2,54 +2,88 @@ import numpy as np
 import pytest
 
 from stragglers.errors import BadInput
-from stragglers.weights import report_weights
+from stragglers.weights import Reports, report_weights
 
-STALENESS, SIZES = np.array([0, 0, 1, 3, 8]), np.array([5, 0, 7, 2, 4])
+REPORTS = Reports(
+    staleness=np.array([0, 0, 1, 3, 8]),
+    examples=np.array([5, 0, 7, 2, 4]),
+    local_steps=np.array([2, 0, 4, 1, 2]),
+    step=np.array([0, 1, 5, 5, 11]),
+    before=np.array([0, 1, 0, 5, 3]),
+)
+
+
+def weights(reports=REPORTS, **options):
+    found = report_weights(reports, **options)
+    assert found.dtype == np.float64
+    return found.tolist()
 
 
 def test_all_reports_weigh_the_same_unless_told_otherwise():
-    assert report_weights(STALENESS, SIZES).tolist() == [1, 1, 1, 1, 1]
+    assert weights() == [1, 1, 1, 1, 1]
 
 
 def test_a_report_may_weigh_its_examples():
-    assert report_weights(STALENESS, SIZES, by="examples").tolist() == [5, 0, 7, 2, 4]
+    assert weights(by="examples") == [5, 0, 7, 2, 4]
 
 
 def test_the_square_root_of_staleness():
-    found = report_weights(STALENESS, SIZES, discount="inverse_sqrt", exponent=3.0)
+    found = weights(discount="inverse_sqrt", exponent=3.0)
     np.testing.assert_allclose(found, [1, 1, 2**-0.5, 0.5, 1 / 3], rtol=1e-15)
 
 
 def test_any_power_of_staleness():
-    found = report_weights(STALENESS, SIZES, discount="polynomial", exponent=2.0)
+    found = weights(discount="polynomial", exponent=2.0)
     np.testing.assert_allclose(found, [1, 1, 1 / 4, 1 / 16, 1 / 81], rtol=1e-15)
 
 
-def test_examples_and_staleness_multiply():
-    found = report_weights(STALENESS, SIZES, by="examples", discount="polynomial", exponent=1.0)
-    np.testing.assert_allclose(found, [5, 0, 3.5, 0.5, 4 / 9], rtol=1e-15)
+def test_directions_weigh_the_same_however_long_they_are():
+    assert weights(local_steps="normalised") == [0.5, 0, 0.25, 1, 0.5]
+
+
+def test_whoever_seldom_takes_part_weighs_more():
+    assert weights(participation="corrected") == [1, 1, 6, 1, 3]
+
+
+def test_they_multiply():
+    found = weights(by="examples", discount="polynomial", exponent=1.0, local_steps="normalised",
+                    participation="corrected")  # fmt: skip
+    np.testing.assert_allclose(found, [2.5, 0, 3.5 / 4 * 6, 0.5, 4 / 9 / 2 * 3], rtol=1e-15)
 
 
 def test_the_exponent_zero_is_no_discount():
-    found = report_weights(STALENESS, SIZES, discount="polynomial", exponent=0.0)
-    assert found.tolist() == report_weights(STALENESS, SIZES).tolist()
+    assert weights(discount="polynomial", exponent=0.0) == weights()
+
+
+def test_a_client_weighs_on_average_as_if_it_took_part_every_time():
+    """Its weights add up to the number of steps, whatever the chance p of each; see the equation."""
+    rng, trials, steps = np.random.default_rng(0), 4_000, 60
+    for p in (0.1, 0.5, 1.0):
+        there = rng.random((trials, steps)) < p
+        before = there.cumsum(axis=1) - there
+        step = np.broadcast_to(np.arange(steps), there.shape)
+        columns = np.zeros((5, there.sum()), int)
+        columns[3], columns[4] = step[there], before[there]
+        total = sum(weights(Reports(*columns), participation="corrected")) / trials
+        expected = np.sum(1 - (1 - p) ** (1 + np.arange(steps)))
+        assert expected > 0.85 * steps
+        np.testing.assert_allclose(total, expected, rtol=0.02)
 
 
 def test_whole_numbers_of_any_width_give_double_precision():
     for dtype in (np.int16, np.int32, np.int64):
-        found = report_weights(STALENESS.astype(dtype), SIZES.astype(dtype), by="examples",
-                               discount="inverse_sqrt")  # fmt: skip
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, SIZES / np.sqrt(1 + STALENESS), rtol=1e-15)
+        given = Reports(*(column.astype(dtype) for column in REPORTS))
+        options = dict(by="examples", discount="inverse_sqrt", participation="corrected")
+        assert weights(given, **options) == weights(**options)
 
 
 def test_nobody_weighs_nothing():
-    nobody = np.array([], int)
-    assert report_weights(nobody, nobody, by="examples", discount="polynomial").tolist() == []
+    nobody = Reports(*(column[:0] for column in REPORTS))
+    assert weights(nobody, by="examples", discount="polynomial", local_steps="normalised") == []
 
 
 @pytest.mark.parametrize("exponent", [-0.1, np.nan, np.inf])
 def test_a_bad_exponent_is_one_line(exponent):
     with pytest.raises(BadInput, match=f"staleness exponent={exponent}") as error:
-        report_weights(STALENESS, SIZES, exponent=exponent)
+        report_weights(REPORTS, exponent=exponent)
     assert "\n" not in str(error.value)

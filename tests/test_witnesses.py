@@ -11,7 +11,7 @@ from stragglers import handover, kernels, weights
 from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
-from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.client import Client
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.latency import PER_DOMAIN, latency
@@ -49,6 +49,7 @@ GIVEN_UP = {
 }  # fmt: skip
 ALGORITHMS = {
     "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
+    "semi-async": (lambda s, m: semi_async(s, m), dict(algorithm="semi_async")),
     "fare-dust": (lambda s, m: fare_dust(s, k=K, mean=m), dict(algorithm="fare_dust", k=K)),
     "fare-dust, all": (
         lambda s, m: fare_dust(s, k=K, history="all", teacher_lr=0.4, mean=m),
@@ -79,6 +80,9 @@ OPTIONS = {
     "polynomial, two epochs, sum": dict(
         weigh=dict(by="examples", discount="polynomial", exponent=0.8), epochs=2, by="sum",
         server=SMALL_SGD, client=dict(rho=0.4)),
+    "directions, rare ones weighed up": dict(
+        weigh=dict(by="examples", local_steps="normalised", participation="corrected"),
+        client=dict(last_batch="drop"), epochs=2),
 }  # fmt: skip
 
 
@@ -119,8 +123,16 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None):
     client, given = settings(option)
     chosen = built(algorithm, id(server), by, ema)
 
-    def weigh(staleness, sizes):
-        return weights.report_weights(staleness, sizes, **option.get("weigh", {}))
+    sizes = task.population.examples
+
+    def weigh(reports):
+        return weights.report_weights(reports, **option.get("weigh", {}))
+
+    def weight(staleness, who, positions, step, before):
+        batches = positions / given["batch"]
+        made = np.floor(batches) if client.last_batch == "drop" else np.ceil(batches)
+        columns = staleness, sizes[who], made * (sizes[who] > 0), step, before
+        return float(weigh(weights.Reports(*(np.array([column]) for column in columns)))[0])
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs)
     simulated = simulate(
@@ -134,7 +146,7 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None):
     referred = reference.run(
         plan, task.x, task.y, task.offsets, w0, server=REFERENCE[id(server)], client=given,
         seed=seed, seed_word=seed_word(seed), by=by, ema=ema, **expected,
-        weight=lambda s, n: float(weigh(np.array([s]), np.array([n]))[0]),
+        weight=weight,
     )  # fmt: skip
     assert np.abs(referred[0] - w0).max() > 1e-3  # the weights did move
     return (
@@ -155,9 +167,10 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
 
 
 @pytest.mark.parametrize("policy", GIVEN_UP)
-@pytest.mark.parametrize("algorithm", ["fedavg", "fare-dust, all", "feast"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust, all", "feast"])
 def test_steps_that_are_given_up(policy, algorithm):
-    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM)
+    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM,
+                  weigh=dict(participation="corrected"))  # fmt: skip
     task, table = linear_task(), never_comes(3)
     plan = plan_for(task, GIVEN_UP[policy], table, seed=3, steps=STEPS)
     reports = np.bincount(plan.step[plan.fate == Fate.ON_TIME], minlength=STEPS)

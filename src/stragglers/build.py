@@ -157,6 +157,9 @@ def _check_late(given: settings.Schedule, algorithm: settings.Algorithm | None) 
              if (wait := getattr(given, name, None)) is not None}  # fmt: skip
     if isinstance(algorithm, settings.Feast) and not waits:
         raise BadInput("feast learns from late reports; set schedule.late_seconds, its tau_max")
+    if isinstance(algorithm, settings.SemiAsync) and "late_rounds" not in waits:
+        raise BadInput("semi-async takes late reports of so many rounds; set schedule.late_rounds"
+                       + (", and no late_seconds" if waits else ""))  # fmt: skip
     if isinstance(algorithm, settings.FedAvg | settings.FedBuff):
         for name, wait in waits.items():
             raise BadInput(f"schedule.{name}={wait:g}, but {algorithm.__struct_config__.tag} uses "

@@ -11,6 +11,8 @@
 interpret.py drives one with simulated latencies, live.py with the messages of a federated runtime.
 """
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -61,6 +63,15 @@ class Order(NamedTuple):
     download: Download
 
 
+class Arrival(NamedTuple):
+    """What is known of a report that counts when it comes."""
+
+    client: int
+    staleness: int  # server steps between its model and the step that knows it first
+    step: int  # that step
+    before: int  # its client's reports that counted in earlier steps
+
+
 class _Job(NamedTuple):
     client: int
     version: int
@@ -86,7 +97,7 @@ class Coordinator:
         policy: Rounds | Buffer,
         params: Params,
         choose: Callable[[int], list[int]],  # clients of the g-th group that starts
-        weigh: Callable[[int, int], float],  # staleness, client
+        weigh: Callable[[Arrival], float],
         teacher: Callable[[int, int], int],  # dispatch, version: a round of the history, or -1
     ) -> None:
         self.algorithm, self.policy = algorithm, policy
@@ -96,6 +107,9 @@ class Coordinator:
         self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
         # Towards the next server step: reports, and places that they or clients given up take.
         self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.joining = self.nobody  # late reports that join it, whatever becomes of its own
+        self.took_part: defaultdict[int, list[int]] = defaultdict(list)  # steps, by client
+        self.gathered_from: list[int] = []  # clients
         self.version = 0
         self.abandoned: set[int] = set()  # server steps
         self.groups = 0
@@ -139,10 +153,10 @@ class Coordinator:
             self.counts["unused"] += 1
             return False
         if isinstance(self.policy, Buffer):
-            self._gather(self._report(job, delta))
+            self._gather(job, delta)
             return self._filled(self.policy, now)
         if self._is_of_the_open_round(job):
-            self._gather(self._report(job, delta))
+            self._gather(job, delta)
             return self._complete(self.policy, now)
         self._late(job, delta, now)
         return False
@@ -207,11 +221,20 @@ class Coordinator:
             state = self.algorithm.settle(state, None, self.arrived[round], jnp.int32(round))
         return state
 
-    def go_on(self, state: State, version: int, groups: int, dispatches: int) -> None:
+    def go_on(
+        self, state: State, version: int, groups: int, dispatches: int,
+        participations: dict[int, int],
+    ) -> None:  # fmt: skip
         """Takes over from a server that stopped: from its state, with nobody under way."""
         self.state, self.version, self.settled = state, version, version
         self.groups, self.dispatches = groups, dispatches
         self.opened_at = [-np.inf] * version if isinstance(self.policy, Rounds) else []
+        self.took_part.update({client: [-1] * n for client, n in participations.items()})
+
+    def participations(self) -> dict[int, int]:
+        """How many reports of each client have counted in steps that were made."""
+        made = {c: bisect_left(steps, self.version) for c, steps in self.took_part.items()}
+        return {client: count for client, count in made.items() if count}
 
     @property
     def is_open(self) -> bool:
@@ -231,9 +254,10 @@ class Coordinator:
     def _under_way(self) -> int:
         return sum(job.version == self.version for job in self.jobs.values())
 
-    def _gather(self, report: Sum) -> None:
+    def _gather(self, job: _Job, delta: Params) -> None:
         self.counts["on_time"] += 1
-        self.gathered = plus(self.gathered, report)
+        self.gathered = plus(self.gathered, self._report(job, delta, self.version))
+        self.gathered_from.append(job.client)
         self.reports, self.places = self.reports + 1, self.places + 1
 
     def _filled(self, policy: Buffer, now: float) -> bool:
@@ -242,12 +266,14 @@ class Coordinator:
             return True
         return policy.refill == "at_once"
 
-    def _report(self, job: _Job, delta: Params) -> Sum:
+    def _report(self, job: _Job, delta: Params, step: int) -> Sum:
+        steps = self.took_part[job.client]
+        arrival = Arrival(job.client, step - job.version, step, bisect_left(steps, step))
+        steps.append(step)
         if not trees.finite(delta):
             self.dropped += 1
             return self.nobody
-        weight = jnp.asarray(self.weigh(self._step_now() - job.version, job.client),
-                             self.nobody.weight.dtype)  # fmt: skip
+        weight = jnp.asarray(self.weigh(arrival), self.nobody.weight.dtype)
         return Sum(trees.scale(weight, delta), weight, jnp.int32(1))
 
     def _step_now(self) -> int:
@@ -261,8 +287,13 @@ class Coordinator:
             self.counts["on_time"] -= self.reports
             self.counts["unused"] += self.reports
             self.gathered = self.nobody
+            for client in self.gathered_from:
+                self.took_part[client].remove(self.version)
+        else:
+            self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
         self.state, opened = self.algorithm.step(self.state, self.gathered)
         self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.gathered_from.clear()
         if self.algorithm.settles == "by_round":
             patience = self._patience(self._under_way())
             self.waiting[self.version] = _Waiting(opened, self.nobody, *patience)
@@ -297,12 +328,13 @@ class Coordinator:
             and not self.over
         ):
             late = self.arrived.get(job.version, self.nobody)
-            self.arrived[job.version] = plus(late, self._report(job, delta))
+            self.arrived[job.version] = plus(late, self._report(job, delta, self._step_now()))
+        elif self.algorithm.settles == "next_step" and not self.over:
+            self.joining = plus(self.joining, self._report(job, delta, self.version))
         elif self.algorithm.settles == "by_round":
             waiting = self.waiting[job.version]
-            self.waiting[job.version] = waiting._replace(
-                late=plus(waiting.late, self._report(job, delta)), missing=waiting.missing - 1
-            )
+            late = plus(waiting.late, self._report(job, delta, self._step_now()))
+            self.waiting[job.version] = waiting._replace(late=late, missing=waiting.missing - 1)
             self._settle_in_order()
 
     def _give_up_rounds(self) -> None:

@@ -7,16 +7,18 @@ Of the rest task, latency and faults are the fleet's own now. `updates` are divi
 plans do: by the reports that close a step, or, where late ones count as well, by all of a cohort.
 """
 
-from functools import partial
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stragglers import build, settings
 from stragglers.algorithms.base import Algorithm
-from stragglers.client import Client
+from stragglers.client import Client, local_steps
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
-from stragglers.run import algorithm, local
-from stragglers.weights import Weigh, report_weights
+from stragglers.run import algorithm, local, weighing
+from stragglers.weights import Reports, Weigh
 
 
 class Deployment(NamedTuple):
@@ -44,13 +46,23 @@ def deployment(experiment: settings.Experiment) -> Deployment:
     return Deployment(
         algorithm(server, experiment.algorithm, weight.normalise, build.history_length(experiment)),
         policy,
-        partial(report_weights, by=weight.weight, discount=weight.staleness,
-                exponent=weight.exponent),
+        _weighing(weight, local(client), client.epochs),
         experiment.updates // counted,
         local(client),
         client.epochs,
         experiment.seed,
     )  # fmt: skip
+
+
+def _weighing(given: settings.Aggregation, client: Client, epochs: float) -> Weigh:
+    """Clients report their examples; how many local steps these take is known."""
+    weigh = weighing(given)
+
+    def weighed(reports: Reports) -> NDArray[np.float64]:
+        positions = (epochs * reports.examples).astype(np.int64)
+        return weigh(reports._replace(local_steps=local_steps(positions, client, cut=False)))
+
+    return weighed
 
 
 def _policy(given: settings.Schedule) -> tuple[Rounds | Buffer, int]:

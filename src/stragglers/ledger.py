@@ -20,6 +20,7 @@ from stragglers.errors import BadInput
 
 LOG, STATE = "log.csv", "state.safetensors"
 PREFIX, COUNTERS = "state", ("version", "groups", "dispatches")
+CLIENTS, TIMES = "took_part.client", "took_part.times"  # whose reports have counted, how often
 COLUMNS = ("client", "group", "examples", "communication", "training", "started", "version", "step")
 
 
@@ -65,7 +66,11 @@ class Ledger:
             return
         from safetensors.numpy import save_file
 
+        times = server.participations()
         arrays = trees.named(server.so_far(), PREFIX)
+        # As Flower has them: numbers of 64 bits without a sign.
+        arrays[CLIENTS] = np.array([*times], np.uint64)
+        arrays[TIMES] = np.array([*times.values()], np.int64)
         counters = {name: str(getattr(server, name)) for name in COUNTERS}
         files.write(self.folder / STATE, lambda path: save_file(arrays, path, counters))
 
@@ -80,6 +85,7 @@ class Ledger:
             with safe_open(path, "numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 counters = {name: int(file.metadata()[name]) for name in COUNTERS}
+                took_part = arrays.pop(CLIENTS).tolist(), arrays.pop(TIMES).tolist()
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise BadInput(
                 f"{path}: no state of a server ({error}); remove it to start anew"
@@ -87,7 +93,10 @@ class Ledger:
         if _kinds(arrays) != _kinds(trees.named(server.state, PREFIX)):
             raise BadInput(f"{path}: the state of another algorithm or model; name another folder, "
                            "or remove it to start anew")  # fmt: skip
-        server.go_on(trees.from_named(arrays, server.state, PREFIX), **counters)
+        server.go_on(
+            trees.from_named(arrays, server.state, PREFIX), **counters,
+            participations=dict(zip(*took_part, strict=True)),
+        )  # fmt: skip
 
 
 def _kinds(arrays: dict[str, np.ndarray]) -> dict[str, Any]:

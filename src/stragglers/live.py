@@ -24,13 +24,13 @@ import numpy as np
 
 from stragglers import buffer, draws, rounds, trees
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.coordinator import Buffer, Coordinator, Order, Rounds
+from stragglers.coordinator import Arrival, Buffer, Coordinator, Order, Rounds
 from stragglers.errors import BadInput
 from stragglers.ledger import Ledger, Line
 from stragglers.logs import EVERYBODY
 from stragglers.rows import teachers_of
 from stragglers.schedule import check_positive
-from stragglers.weights import Weigh, report_weights
+from stragglers.weights import Reports, Weigh, report_weights
 
 PATIENCE = 20  # failures in a row, at least, that are no chance any more
 SAID_EVERY = 60.0  # seconds, while clients are missing
@@ -99,8 +99,10 @@ def serve(
         order = draws.generator(seed, draws.Purpose.IDLE, group).permutation(len(idle))
         return [idle[place] for place in order[: due[0]]]
 
-    def weight(staleness: int, client: int) -> float:
-        return float(weigh(np.array([staleness]), np.array([known[client].examples]))[0])
+    def weight(arrival: Arrival) -> float:
+        examples, local_steps = known[arrival.client].examples, 1  # clients tell only the former
+        columns = arrival.staleness, examples, local_steps, arrival.step, arrival.before
+        return float(weigh(Reports(*(np.array([value]) for value in columns)))[0])
 
     def teacher(dispatch: int, version: int) -> int:
         whose = np.array([dispatch]), np.array([version])

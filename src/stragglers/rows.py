@@ -3,6 +3,7 @@
 A client's delta is added into a *bucket* as soon as it is trained, in the order of dispatch:
 
     on time             the bucket of its server step
+    late, next_step     the bucket of the next server step that is made
     late, at_arrival    the bucket of (the step that first knows it, the round it started in)
     late, by_round      the bucket of its own round, settled right after that round's step
 
@@ -10,14 +11,14 @@ Every destination is known in advance, so a bucket is open from its first client
 few slots, reused, hold them all. Clients that nobody uses are left out: they are never trained.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import draws
 from stragglers.faults import Fault, corrupted
-from stragglers.schedule import Fate, Schedule
+from stragglers.schedule import Fate, Schedule, Settles
 
 
 class Rows(NamedTuple):
@@ -29,6 +30,8 @@ class Rows(NamedTuple):
     cut: NDArray[np.bool_]  # whether a time limit ends that
     version: NDArray[np.int32]
     staleness: NDArray[np.int32]  # server steps between its model and the step that uses it
+    step: NDArray[np.int32]  # that step
+    before: NDArray[np.int32]  # its client's rows of earlier steps
     teacher: NDArray[np.int32]  # round whose history teaches it; -1 in round 0
     slot: NDArray[np.int32]
     corrupt: NDArray[np.int32]  # what its delta is replaced by: 0 nothing, 1 NaN, 2 Inf, 3 huge
@@ -44,7 +47,7 @@ class Rows(NamedTuple):
 
 def rows_of(
     schedule: Schedule,
-    settles: Literal["never", "at_arrival", "by_round"],
+    settles: Settles,
     *,
     seed: int,
     teachers: int = 1,
@@ -52,7 +55,10 @@ def rows_of(
     """Keeps what an algorithm uses of a schedule; `teachers`: the length of its history, or 0."""
     late = schedule.fate == Fate.LATE
     used = schedule.fate == Fate.ON_TIME
-    if settles == "at_arrival":  # and while the history still holds their round
+    if settles == "next_step":
+        joins = _joined(schedule)
+        used = used | (late & (joins < schedule.steps))
+    elif settles == "at_arrival":  # and while the history still holds their round
         remembered = (schedule.step - schedule.version < teachers) | (teachers == 0)
         used = used | (late & remembered & (schedule.step < schedule.steps))
     elif settles == "by_round":
@@ -60,12 +66,15 @@ def rows_of(
     dispatch = np.flatnonzero(used).astype(np.int32)
     version, step, late = schedule.version[dispatch], schedule.step[dispatch], late[dispatch]
     closes = np.where(late, version, step) if settles == "by_round" else step
+    if settles == "next_step":
+        step, closes = np.maximum(step, version + late), joins[dispatch]
     steps = schedule.steps
     fault = schedule.fault[dispatch].astype(np.int32)
     corrupt = np.where(corrupted(schedule.fault[dispatch]), fault - Fault.NAN + 1, 0)
 
     # A bucket is (step that empties it, 0 if on time, else 1 + round): sorted, unique, numbered.
-    kind = np.where(late, version.astype(np.int64) + 1, 0)
+    apart = late & (settles != "next_step")
+    kind = np.where(apart, version.astype(np.int64) + 1, 0)
     key, bucket = np.unique(closes.astype(np.int64) * (steps + 2) + kind, return_inverse=True)
     bucket_step, bucket_kind = np.divmod(key, steps + 2)
     opens = np.full(len(key), steps)
@@ -88,6 +97,8 @@ def rows_of(
         cut=schedule.cut[dispatch],
         version=version,
         staleness=step - version,
+        step=step,
+        before=_before(schedule.client[dispatch], step),
         teacher=teachers_of(seed, dispatch, version, teachers),
         slot=slot[bucket].astype(np.int32),
         corrupt=corrupt.astype(np.int32),
@@ -99,6 +110,31 @@ def rows_of(
         late=np.bincount(closes[late], minlength=steps).cumsum(),
         slots=slots,
     )
+
+
+def _joined(schedule: Schedule) -> NDArray[np.int32]:
+    """The server step whose sum each report is in, if late ones join the next; `steps` if none is.
+
+    Of reports of one moment late ones come first, as they started first; but those of the round that
+    closes at that moment come after its last report on time. An abandoned step takes nobody along.
+    """
+    late = schedule.fate == Fate.LATE
+    made = np.unique(schedule.step[schedule.fate == Fate.ON_TIME])
+    known = np.maximum(schedule.step, schedule.version + late)
+    return np.append(made, schedule.steps)[np.searchsorted(made, known)].astype(np.int32)
+
+
+def _before(client: NDArray[np.int32], step: NDArray[np.int32]) -> NDArray[np.int32]:
+    """How many rows of earlier steps each row's client has."""
+    order = np.lexsort((step, client))
+    who, when = client[order], step[order]
+    place = np.arange(len(order))
+    first_of_client = np.searchsorted(who, who)
+    news = np.append(True, (who[1:] != who[:-1]) | (when[1:] != when[:-1]))[: len(order)]
+    first_of_step = np.maximum.accumulate(np.where(news, place, 0))
+    before = np.empty(len(order), np.int32)
+    before[order] = first_of_step - first_of_client
+    return before
 
 
 def _slots(opens: NDArray[np.int64], closes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

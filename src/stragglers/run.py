@@ -14,7 +14,7 @@ from stragglers import build, own, settings, subset
 from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
-from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.client import Client, check_countable
 from stragglers.course import Point, Progress, Result
 from stragglers.errors import BadInput
@@ -28,7 +28,7 @@ from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
 from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.stackoverflow import stackoverflow
-from stragglers.weights import report_weights
+from stragglers.weights import Weigh, report_weights
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
     "sgd": lambda learning_rate, momentum: optax.sgd(learning_rate, momentum or None),
@@ -102,8 +102,7 @@ def train(
             algorithms(experiment.server, given, weight.normalise, teachers),
             local(experiment.client, experiment.precision == "bfloat16"),
             evaluate_at=_evenly(schedule.steps, experiment.evaluations),
-            weigh=partial(report_weights, by=weight.weight, discount=weight.staleness,
-                          exponent=weight.exponent),
+            weigh=weighing(weight),
             lanes=experiment.lanes,
             devices=experiment.threads if jax.default_backend() == "cpu" else None,
             curve_examples=experiment.curve_examples,
@@ -161,6 +160,13 @@ def _whole(given: settings.Task) -> Task:
             raise BadInput("task 'fleet' has no data; it can be planned but not trained")
 
 
+def weighing(given: settings.Aggregation) -> Weigh:
+    """How much reports count."""
+    return partial(report_weights, by=given.weight, discount=given.staleness,
+                   exponent=given.exponent, local_steps=given.local_steps,
+                   participation=given.participation)  # fmt: skip
+
+
 @cache
 def local(given: settings.Client, bfloat16: bool = False) -> Client:
     """How clients train; equal settings give the same object, and so the same program."""
@@ -197,6 +203,8 @@ def algorithm(
     match given:
         case settings.FedAvg() | settings.FedBuff():
             chosen = fedavg(optimizer, mean)
+        case settings.SemiAsync():
+            chosen = semi_async(optimizer, mean)
         case settings.FareDust():
             chosen = fare_dust(
                 optimizer, k=teachers, history=given.history, teacher_step=given.teacher_step,

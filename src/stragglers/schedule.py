@@ -27,6 +27,9 @@ from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
 
 Busy = Literal["again", "skip"]  # what becomes of clients that still work when others are drawn
+# What becomes of late reports: nothing; they join the next server step's sum; or they are settled,
+# after the step during which they arrive, or once for every round when all of its are in.
+Settles = Literal["never", "next_step", "at_arrival", "by_round"]
 CHUNK = 1 << 20  # dispatches that are drawn or walked together: bounds memory, changes nothing
 
 

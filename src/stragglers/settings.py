@@ -237,6 +237,8 @@ class Aggregation(Settings, frozen=True):
     weight: Literal["uniform", "examples"] = "uniform"
     staleness: Literal["none", "inverse_sqrt", "polynomial"] = "none"
     exponent: NotNegative = 0.5  # of "polynomial"
+    local_steps: Literal["any", "normalised"] = "any"  # or divided by their number, as in FedNova
+    participation: Literal["any", "corrected"] = "any"  # or weighed up where rare, as in FedAU
     normalise: Literal["weight", "count", "sum"] = "weight"
 
 
@@ -245,6 +247,10 @@ class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
 
 
 class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
+    ema: Decay = 0.0
+
+
+class SemiAsync(Settings, frozen=True, tag="semi-async", tag_field="name"):
     ema: Decay = 0.0
 
 
@@ -274,7 +280,7 @@ class Own(Settings, frozen=True, tag="own", tag_field="name"):
         return hash((self.file, self.function, self.ema, tuple(sorted(self.arguments.items()))))
 
 
-Algorithm = FedAvg | FedBuff | FareDust | Feast | Own
+Algorithm = FedAvg | FedBuff | SemiAsync | FareDust | Feast | Own
 
 # What an algorithm has aside, and training does not depend on: models that differ in these alone
 # come from one training.

@@ -31,7 +31,7 @@ from stragglers.shuffle import seed_word
 from stragglers.table import table_of
 from stragglers.tasks.base import Task, check
 from stragglers.together import join, legs_of
-from stragglers.weights import Weigh
+from stragglers.weights import Reports, Weigh
 
 MOST_LANES = 512  # the widest that was measured
 TICK_COST = 10  # of a tick besides its lanes, in lanes: launches, and what small products waste
@@ -101,7 +101,7 @@ def set_up(
     joint = join(each)
     sizes = task.population.examples[joint.client]
     steps = np.where(sizes > 0, local_steps(joint.examples, client, joint.cut), 0)
-    weight = weigh(joint.staleness, sizes)
+    weight = weigh(Reports(joint.staleness, sizes, steps, joint.step, joint.before))
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise BadInput("weights of reports must be finite and not negative")
     seeds = np.array([seed_word(trial.seed) for trial in trials])

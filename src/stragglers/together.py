@@ -37,6 +37,8 @@ class Joint(NamedTuple):
     cut: NDArray[np.bool_]
     version: NDArray[np.int32]
     staleness: NDArray[np.int32]
+    step: NDArray[np.int32]
+    before: NDArray[np.int32]
     teacher: NDArray[np.int32]
     slot: NDArray[np.int32]  # among its own trial's
     corrupt: NDArray[np.int32]
@@ -68,7 +70,7 @@ def join(each: Sequence[Rows]) -> Joint:
     number = np.arange(len(each), dtype=np.int32)
     return Joint(
         trial=np.repeat(number, [len(rows.version) for rows in each])[order],
-        **{name: column(name) for name in Joint._fields[1:10]},
+        **{name: column(name) for name in Joint._fields[1:12]},
         on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each]),
         late_begin=np.stack([rows.late_begin for rows in each]) + (late.cumsum() - late)[:, None],
         late_slot=np.concatenate([empty_as_one(rows, rows.late_slot) for rows in each]),

@@ -1,33 +1,61 @@
-"""How much a report counts: known before training, since staleness and sizes are data.
+"""How much a report counts: known before training, since all that it goes by is data.
 
-weight = (1 or N) * s(tau)      tau: server steps between a client's model and its report
-s(tau) = 1,   1 / sqrt(1 + tau),   or   (1 + tau) ** -exponent
+    weight = (1 or N) * s(tau) * (1 or 1 / local steps) * (1 or omega)
+
+    tau      server steps between a client's model and its report
+    s(tau)   1,   1 / sqrt(1 + tau),   or   (1 + tau) ** -exponent
+    omega    (1 + t) / (1 + its reports that counted before),   at server step t = 0, 1, ...
+
+Divided by local steps, reports are directions: whoever trains longer counts no more for it. A mean of
+them is FedNova's (Wang et al., 2020), as long as their harmonic mean of local steps.
+
+omega makes up for whoever seldom takes part, as FedAU does (Wang and Ji, 2024), by an estimate without
+a cut-off: of a client that takes part with probability p its mean is (1 - (1 - p) ** (1 + t)) / p.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stragglers.errors import BadInput
 
-Weigh = Callable[[NDArray[np.integer], NDArray[np.integer]], NDArray[np.float64]]
+
+class Reports(NamedTuple):
+    """Columns over reports that count."""
+
+    staleness: NDArray[np.integer]  # tau
+    examples: NDArray[np.integer]  # N, of its client
+    local_steps: NDArray[np.integer]  # that its client made
+    step: NDArray[np.integer]  # t, the server step that knows it first
+    before: NDArray[np.integer]  # its client's that counted in earlier steps
+
+
+Weigh = Callable[[Reports], NDArray[np.float64]]
 
 
 def report_weights(
-    staleness: NDArray[np.integer],
-    sizes: NDArray[np.integer],
+    reports: Reports,
     *,
     by: Literal["uniform", "examples"] = "uniform",
     discount: Literal["none", "inverse_sqrt", "polynomial"] = "none",
     exponent: float = 0.5,
+    local_steps: Literal["any", "normalised"] = "any",
+    participation: Literal["any", "corrected"] = "any",
 ) -> NDArray[np.float64]:
     """Weights of reports; the paper's are all 1."""
     if not 0 <= exponent < np.inf:
         raise BadInput(f"staleness exponent={exponent}, expected a finite number >= 0")
-    weight = sizes.astype(float) if by == "examples" else np.ones(len(sizes))
-    if discount == "none":
-        return weight
-    power = -0.5 if discount == "inverse_sqrt" else -exponent
-    return weight * np.power(1.0 + staleness, power, dtype=np.float64)
+    weight = np.ones(len(reports.examples))
+    if by == "examples":
+        weight = reports.examples.astype(float)
+    if discount != "none":
+        power = -0.5 if discount == "inverse_sqrt" else -exponent
+        weight = weight * np.power(1.0 + reports.staleness, power, dtype=np.float64)
+    if local_steps == "normalised":  # whoever made none has no direction
+        made = reports.local_steps.astype(float)
+        weight = np.divide(weight, made, out=np.zeros_like(weight), where=made > 0)
+    if participation == "corrected":
+        weight = weight * (1.0 + reports.step) / (1.0 + reports.before)
+    return weight

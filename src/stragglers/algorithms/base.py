@@ -18,6 +18,7 @@ import optax
 
 from stragglers import trees
 from stragglers.errors import BadInput
+from stragglers.schedule import Settles
 
 Params = Any
 Open = Any
@@ -62,9 +63,7 @@ class Algorithm(NamedTuple):
     params: Callable[[State], Params]  # w, what the next client starts from
     teach: Callable[[State, Starting], Params] | None = None  # its teacher; default that model
     others: tuple[Callable[[State], Params], ...] = ()  # more models of one training: `all_of`
-    # When late reports are settled: never, after the server step during which they arrive, or once
-    # for every round when all of its reports are in or given up.
-    settles: Literal["never", "at_arrival", "by_round"] = "never"
+    settles: Settles = "never"  # what becomes of late reports
     # Rounds that may teach a client, and whose late reports settle at arrival; 0: it keeps no
     # history, and every report that the schedule calls late is settled.
     teachers: int = 0

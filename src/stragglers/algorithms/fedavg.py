@@ -5,6 +5,12 @@
 With SGD and learning rate 1 this is FedAvg proper (McMahan et al., 2017); with others, adaptive
 federated optimization (Reddi et al., 2021). Late reports are never looked at. Under a buffered
 schedule the same step is FedBuff (Nguyen et al., 2022): its deltas started from older versions.
+
+`semi_async` has rounds that close without late reports, too, but loses none of them:
+
+    w[t+1] = server(w[t], mean of those deltas and of late ones that came since the last step)
+
+as SAFA (Wu et al., 2021) and REFL (Abdelmoniem et al., 2023) do in their own ways.
 """
 
 from typing import NamedTuple
@@ -43,3 +49,8 @@ def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algo
         return state.core.params
 
     return Algorithm(init, step, nothing_to_settle, model=params, params=params)
+
+
+def semi_async(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algorithm:
+    """Builds FedAvg whose late reports join the next server step."""
+    return fedavg(server, mean)._replace(settles="next_step")

@@ -51,6 +51,8 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     ],  # fmt: skip
     "client.py": ["test_client", "test_witnesses"],
     "weights.py": ["test_weights"],
+    "setup.py": ["test_witnesses"],
+    "deploy.py": ["test_deploy"],
     "trees.py": ["test_faults", "test_simulate"],
     "lanes.py": ["test_lanes", "test_simulate", "test_together"],
     "together.py": ["test_together"],

@@ -66,7 +66,8 @@ MUTATIONS = [
         "everybody is one step staler",
     ),
     Mutation(
-        "staleness", "weights.py", "np.power(1.0 + staleness,", "np.power(2.0 + staleness,",
+        "staleness", "weights.py", "np.power(1.0 + reports.staleness,",
+        "np.power(2.0 + reports.staleness,",
         "fresh reports are discounted",
     ),
     Mutation(
@@ -574,5 +575,66 @@ MUTATIONS = [
         "own", ENGINE, "        if not (teach and client.distillation):\n",
         "        if not (algorithm.teachers and client.distillation):\n",
         "lanes have no teacher where there is no history",
+    ),
+    # Late reports that join the next step, and weights by what is known of reports.
+    Mutation(
+        "joins", ROWS, "known = np.maximum(schedule.step, schedule.version + late)",
+        "known = schedule.step", "a report joins the step that closed at its moment",
+    ),
+    Mutation(
+        "joins", ROWS, "made = np.unique(schedule.step[schedule.fate == Fate.ON_TIME])",
+        "made = np.arange(schedule.steps)", "an abandoned step takes late reports along",
+    ),
+    Mutation(
+        "joins", ROWS, "return known.astype(np.int32), joins",
+        "return schedule.step, joins", "a report that joins is fresher than it is",
+    ),
+    Mutation(
+        "joins", ROWS, "used = used | (late & (closes < schedule.steps))",
+        "used = used | late", "late reports after the last step are trained",
+    ),
+    Mutation(
+        "joins", COORDINATOR,
+        "self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody",
+        "self.gathered = plus(self.gathered, self.joining)", "late reports join every step",
+    ),
+    Mutation(
+        "joins", COORDINATOR, "self._report(job, delta, self.version))\n        elif",
+        "self._report(job, delta, self._step_now()))\n        elif",
+        "the interpreter weighs a report that joins as one of the step before",
+    ),
+    Mutation(
+        "participation", ROWS, "before[order] = first_of_step - first_of_client",
+        "before[order] = place - first_of_client", "reports of one step count before one another",
+    ),
+    Mutation(
+        "participation", ROWS, "order = np.lexsort((step, client))",
+        "order = np.lexsort((client, step))", "participations are counted over all clients",
+    ),
+    Mutation(
+        "participation", "weights.py", "(1.0 + reports.step) / (1.0 + reports.before)",
+        "reports.step / (1.0 + reports.before)", "nothing of the first step counts",
+    ),
+    Mutation(
+        "participation", COORDINATOR, "self.took_part[client].remove(self.version)",
+        "pass", "who was in an abandoned step took part",
+    ),
+    Mutation(
+        "participation", COORDINATOR,
+        "made = {c: bisect_left(steps, self.version) for c, steps in self.took_part.items()}",
+        "made = {c: 0 for c in self.took_part}", "a server that goes on forgets who took part",
+    ),
+    Mutation(
+        "directions", "weights.py", "where=made > 0)", "where=made > 1)",
+        "one local step is none",
+    ),
+    Mutation(
+        "directions", "deploy.py", "positions = (epochs * reports.examples)",
+        "positions = (1 * reports.examples)", "real clients train one epoch",
+    ),
+    Mutation(
+        "directions", "setup.py", "Reports(joint.staleness, sizes, steps, joint.step",
+        "Reports(joint.staleness, sizes, joint.examples, joint.step",
+        "examples are taken for local steps",
     ),
 ]  # fmt: skip

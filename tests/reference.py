@@ -61,7 +61,6 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0,
         corrects=False, beta=0.0, kappa=0.0):  # fmt: skip
     """Final w and the evaluated model of one run along a schedule."""
-    sizes = np.diff(offsets)
     weight = weight or (lambda *known: 1.0)
     made = {*plan.step[plan.fate == Fate.ON_TIME]}
 

@@ -295,7 +295,7 @@ def test_the_interpreter_counts_the_fates_of_the_schedule(policy):
 
     told = interpret(
         Coordinator(fedavg(optax.sgd(0.0)), policy, zero, choose,
-                    lambda staleness, client: 1.0, lambda dispatch, version: -1),
+                    lambda arrival: 1.0, lambda dispatch, version: -1),
         lambda order: zero, lambda d, c: float(delay(d, np.array([c])).seconds[0]), STEPS,
     )  # fmt: skip
     counts = {fate.name.lower(): int(np.sum(given.fate == fate)) for fate in Fate}

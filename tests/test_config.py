@@ -232,6 +232,10 @@ def test_a_percentile_of_training_is_no_limit_of_a_report():
         ("feast", "late_seconds=0", None),
         ("feast", "late_rounds=3", None),
         ("feast", "algorithm={name='fedbuff'}", "late_seconds=.* but fedbuff uses no late"),
+        ("fare-dust", "algorithm={name='semi-async'}", None),
+        ("fedadam-over-selection", "algorithm={name='semi-async'}", "set schedule.late_rounds$"),
+        ("feast", "algorithm={name='semi-async'}", "set schedule.late_rounds, and no late_seconds"),
+        ("fedbuff-ema", "algorithm={name='semi-async'}", "set schedule.late_rounds$"),
     ],
 )  # fmt: skip
 def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint):

@@ -9,10 +9,15 @@ from stragglers.coordinator import Buffer, Rounds
 from stragglers.deploy import deployment
 from stragglers.errors import BadInput
 from stragglers.schedule import Fate
+from stragglers.weights import Reports
 
 
 def experiment(name, *sets):
     return config.experiment_from(config.override_all(config.read(name), sets))
+
+
+def arrived(**known):
+    return Reports(**{name: np.array([known.get(name, 0)]) for name in Reports._fields})
 
 
 def test_rounds_with_late_reports():
@@ -31,7 +36,17 @@ def test_a_buffer():
 def test_weights_of_reports():
     sets = ("aggregation.weight=examples", "aggregation.staleness=inverse_sqrt")
     weigh = deployment(experiment("glyphs/per-domain/fedadam", *sets)).weigh
-    assert weigh(np.array([3]), np.array([10])) == [5.0]
+    assert weigh(arrived(staleness=3, examples=10)) == [5.0]
+
+
+def test_what_clients_do_not_tell_is_known():
+    """45 examples are three batches of twenty; the report is the first of a client, in step 7."""
+    sets = ("local_steps=normalised", "participation=corrected")
+    weigh = deployment(experiment("glyphs/per-domain/fedadam", *sets)).weigh
+    assert weigh(arrived(examples=45, local_steps=1, step=7)) == [8 / 3]
+    weigh = deployment(experiment("glyphs/per-domain/fedadam", *sets, "epochs=2.0")).weigh
+    assert weigh(arrived(examples=45, local_steps=1, step=7)) == [8 / 5]
+    assert weigh(arrived(examples=0, local_steps=1, step=7)) == [0]
 
 
 @pytest.mark.parametrize("name", [

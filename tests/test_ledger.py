@@ -1,6 +1,7 @@
 """What a live server leaves: a log that fits, and a state to go on from."""
 
 import csv
+from functools import partial
 
 import numpy as np
 import optax
@@ -11,6 +12,7 @@ from stragglers import logs
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.coordinator import Rounds
 from stragglers.errors import BadInput
+from stragglers.weights import report_weights
 from tests.fleet import ADAM, ALGORITHMS, W0, Fleet, close, failing
 
 
@@ -49,6 +51,19 @@ def test_a_server_goes_on_where_it_was(tmp_path, algorithm):
     again = Fleet(delays).serve(chosen, policy, seed=1, folder=tmp_path)
     close(again.model, whole.model)
     assert again.seconds == 0 and not np.allclose(first.params["w"], whole.params["w"])
+
+
+def test_who_took_part_before_is_not_forgotten(tmp_path):
+    """Clients that were there the more often count for less, in the second part as in the whole."""
+    weigh = partial(report_weights, participation="corrected")
+    policy, delays = Rounds(goal=3, cohort=3), np.array([1.0, 2, 3] * 50)
+    whole, uncorrected = (Fleet(delays).serve(fedavg(ADAM), policy, seed=1, **options)
+                          for options in ({"weigh": weigh}, {}))  # fmt: skip
+    for steps in (4, 7, 10):
+        rest = Fleet(delays).serve(fedavg(ADAM), policy, seed=1, steps=steps, folder=tmp_path,
+                                   weigh=weigh)  # fmt: skip
+    close(rest.params, whole.params)
+    assert not np.allclose(whole.params["w"], uncorrected.params["w"])
 
 
 def test_a_state_is_kept_every_so_many_steps(tmp_path):

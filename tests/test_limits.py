@@ -4,7 +4,7 @@ Weights are compared at every server step, bit by bit where two runs share their
 1e-12 in double precision where they do not.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.rows import rows_of
 from stragglers.schedule import Fate
+from stragglers.weights import report_weights
 from tests.every import (
     ADAM,
     CLIENT,
@@ -31,6 +32,7 @@ from tests.every import (
     OVER_SELECTED,
     REMEMBERS,
     SEED,
+    SEMI_ASYNC,
     SIZES,
     STEPS,
     TAUGHT,
@@ -45,6 +47,7 @@ from tests.every import (
     train,
     without,
 )
+from tests.helpers import linear_task
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -161,6 +164,51 @@ def test_feast_with_nobody_late_and_kappa_zero_is_the_average_of_fedavg():
     assert differ(late.model[-1], train(plan(WAITS), FEDAVG_EMA).model[-1])
 
 
+# Late reports that join the next step.
+
+
+def test_semi_async_with_nobody_late_is_fedavg():
+    everybody = plan(Rounds(3, 3, late_rounds=K))
+    assert_same(train(everybody, SEMI_ASYNC), train(everybody, FEDAVG))
+    assert differ(train(plan(REMEMBERS), SEMI_ASYNC).w[-1], train(plan(REMEMBERS), FEDAVG).w[-1])
+
+
+def test_semi_async_is_fedavg_of_a_schedule_on_which_late_reports_are_on_time():
+    given = plan(REMEMBERS)
+    late = given.fate == Fate.LATE
+    step = np.where(late, np.maximum(given.step, given.version + 1), given.step).astype(np.int32)
+    fate = np.where(late & (step < STEPS), Fate.ON_TIME, given.fate).astype(np.int8)
+    assert np.sum(late) > STEPS / 2
+    run = train(given, SEMI_ASYNC)
+    assert_same(run, train(given._replace(fate=fate, step=step), FEDAVG))
+
+
+# Weights that are all equal in the end.
+
+CORRECTED = partial(report_weights, participation="corrected")
+DIRECTIONS = partial(report_weights, local_steps="normalised")
+
+
+def test_whoever_always_takes_part_needs_no_correction():
+    always = plan(Rounds(3, 3), order=[0, 4, 8] * STEPS)
+    a, b = train(always, FEDAVG, weigh=CORRECTED), train(always, FEDAVG)
+    np.testing.assert_array_equal(a.w, b.w)
+    assert moves(a)
+    seldom = plan(Rounds(3, 3), order=ORDER)
+    assert differ(train(seldom, FEDAVG, weigh=CORRECTED).w[-1], train(seldom, FEDAVG).w[-1])
+
+
+def test_equally_many_local_steps_are_only_directions():
+    """A power of two of them, with which nothing is rounded."""
+    task = linear_task(sizes=(8,) * 9)
+    given = plan(OVER_SELECTED, task=task)
+    a, b = (train(given, FEDAVG, task=task, **options) for options in ({"weigh": DIRECTIONS}, {}))
+    np.testing.assert_array_equal(a.w, b.w)
+    assert moves(a)
+    unequal = plan(OVER_SELECTED)
+    assert differ(train(unequal, FEDAVG, weigh=DIRECTIONS).w[-1], train(unequal, FEDAVG).w[-1])
+
+
 # FARe-DUST.
 
 
@@ -232,8 +280,8 @@ def test_an_average_without_memory_is_the_last_model():
 
 
 def test_a_model_that_stands_still_is_its_own_average():
-    def nothing(staleness, sizes):
-        return np.zeros(len(sizes))
+    def nothing(reports):
+        return np.zeros(len(reports.examples))
 
     run = train(plan(OVER_SELECTED), FEDAVG_EMA, weigh=nothing)
     assert_close(run.model, np.broadcast_to(run.w[0], run.w.shape))

@@ -14,7 +14,7 @@ from stragglers.rows import rows_of
 from stragglers.schedule import Fate
 from tests.timetables import buffer_cases, rounds_cases, table_latency
 
-SETTLES = ["never", "at_arrival", "by_round"]
+SETTLES = ["never", "next_step", "at_arrival", "by_round"]
 
 
 @st.composite
@@ -35,12 +35,24 @@ def used(plan, settles, k):
     for d in range(len(plan.client)):
         late = plan.fate[d] == Fate.LATE
         arrives = plan.step[d] < plan.steps and plan.step[d] - plan.version[d] < k
-        if (
-            plan.fate[d] == Fate.ON_TIME
-            or late
-            and (settles == "by_round" or settles == "at_arrival" and arrives)
-        ):
+        learns = {"never": False, "by_round": True, "at_arrival": arrives,
+                  "next_step": joins(plan, d) < plan.steps}  # fmt: skip
+        if plan.fate[d] == Fate.ON_TIME or late and learns[settles]:
             yield d
+
+
+def known(plan, d, settles):
+    """The server step that knows a report first; a late one that joins is for the next at least."""
+    late = plan.fate[d] == Fate.LATE
+    return max(plan.step[d], plan.version[d] + (late and settles == "next_step"))
+
+
+def joins(plan, d):
+    """The step, among those that are not abandoned, whose sum a report is in."""
+    step = known(plan, d, "next_step")
+    while step < plan.steps and not np.any((plan.fate == Fate.ON_TIME) & (plan.step == step)):
+        step += 1
+    return step
 
 
 @profile(max_examples=200)
@@ -50,7 +62,13 @@ def test_the_rows_are_the_clients_that_somebody_learns_from(plan, settles, k):
     assert rows.dispatch.tolist() == list(used(plan, settles, k))
     for name in ("client", "version", "examples"):
         assert np.array_equal(getattr(rows, name), getattr(plan, name)[rows.dispatch])
-    assert np.array_equal(rows.staleness, (plan.step - plan.version)[rows.dispatch])
+    step = [known(plan, d, settles) for d in rows.dispatch]
+    assert rows.step.tolist() == step
+    assert np.array_equal(rows.staleness, step - rows.version)
+    assert rows.before.tolist() == [
+        sum(rows.client[j] == rows.client[i] and step[j] < step[i] for j in range(len(step)))
+        for i in range(len(step))
+    ]
     assert np.array_equal(np.repeat(np.arange(plan.steps), np.diff(rows.begin)), rows.version)
 
 
@@ -78,7 +96,11 @@ def test_walking_the_rows_empties_every_bucket_into_its_own_step(plan, settles, 
             assert rows.slot[i] < rows.slots
             buckets[rows.slot[i]].add(int(rows.dispatch[i]))
         on_time, buckets[rows.on_time_slot[v]] = buckets[rows.on_time_slot[v]], set()
-        assert on_time == set(np.flatnonzero((plan.fate == Fate.ON_TIME) & (plan.step == v)))
+        expected = set(np.flatnonzero((plan.fate == Fate.ON_TIME) & (plan.step == v)))
+        if settles == "next_step":
+            late = (d for d in used(plan, settles, k) if plan.fate[d] == Fate.LATE)
+            expected |= {d for d in late if joins(plan, d) == v}
+        assert on_time == expected
         settled = {}
         for b in range(rows.late_begin[v], rows.late_begin[v + 1]):
             assert rows.late_round[b] not in settled
@@ -87,6 +109,8 @@ def test_walking_the_rows_empties_every_bucket_into_its_own_step(plan, settles, 
         late = [d for d in used(plan, settles, k) if plan.fate[d] == Fate.LATE]
         if settles == "by_round":
             assert settled == {v: {d for d in late if plan.version[d] == v}}
+        elif settles == "next_step":
+            assert not settled
         else:
             due = [d for d in late if plan.step[d] == v]
             rounds = {int(plan.version[d]) for d in due}
@@ -100,7 +124,9 @@ def test_there_are_no_more_slots_than_buckets_open_at_once(plan, settles):
     rows = rows_of(plan, settles, seed=0, teachers=3)
     late = plan.fate[rows.dispatch] == Fate.LATE
     closes = rows.version + np.where(late & (settles == "by_round"), 0, rows.staleness)
-    kind = np.where(late, rows.version + 1, 0)
+    if settles == "next_step":
+        closes = np.array([joins(plan, d) for d in rows.dispatch])
+    kind = np.where(late & (settles != "next_step"), rows.version + 1, 0)
     opens = {}  # by bucket: the step that empties it, and what it holds
     for bucket, version in zip(zip(closes, kind), rows.version):
         opens[bucket] = min(version, opens.get(bucket, version))
@@ -142,6 +168,8 @@ def test_late_reports_are_counted_with_the_step_that_settles_them(plan, settles,
     late = plan.fate[rows.dispatch] == Fate.LATE
     if settles == "by_round":
         settled = plan.version[rows.dispatch][late]
+    elif settles == "next_step":
+        settled = np.array([joins(plan, d) for d in rows.dispatch[late]])
     else:
         settled = plan.step[rows.dispatch][late]
     assert rows.late.tolist() == [np.sum(settled <= step) for step in range(plan.steps)]

@@ -49,7 +49,7 @@ def trials(task, policy):
             for seed, table in zip(SEEDS, each)]  # fmt: skip
 
 
-@pytest.mark.parametrize("settles", ["never", "at_arrival", "by_round"])
+@pytest.mark.parametrize("settles", ["never", "next_step", "at_arrival", "by_round"])
 def test_joined_rows_hold_every_trial_whole(settles):
     task = linear_task(dtype=np.float32)
     policy = Rounds(goal=3, cohort=6, late_rounds=K)

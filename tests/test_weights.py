@@ -56,7 +56,7 @@ def test_the_exponent_zero_is_no_discount():
 
 
 def test_a_client_weighs_on_average_as_if_it_took_part_every_time():
-    """Its weights add up to the number of steps, whatever the chance p of each; see the equation."""
+    """Its weights add up to nearly the number of steps, whatever its chance of each."""
     rng, trials, steps = np.random.default_rng(0), 4_000, 60
     for p in (0.1, 0.5, 1.0):
         there = rng.random((trials, steps)) < p

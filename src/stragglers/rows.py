@@ -55,19 +55,18 @@ def rows_of(
     """Keeps what an algorithm uses of a schedule; `teachers`: the length of its history, or 0."""
     late = schedule.fate == Fate.LATE
     used = schedule.fate == Fate.ON_TIME
+    step = closes = schedule.step
     if settles == "next_step":
-        joins = _joined(schedule)
-        used = used | (late & (joins < schedule.steps))
+        step, closes = _joined(schedule, late)
+        used = used | (late & (closes < schedule.steps))
     elif settles == "at_arrival":  # and while the history still holds their round
         remembered = (schedule.step - schedule.version < teachers) | (teachers == 0)
         used = used | (late & remembered & (schedule.step < schedule.steps))
     elif settles == "by_round":
-        used = used | late
+        used, closes = used | late, np.where(late, schedule.version, schedule.step)
     dispatch = np.flatnonzero(used).astype(np.int32)
-    version, step, late = schedule.version[dispatch], schedule.step[dispatch], late[dispatch]
-    closes = np.where(late, version, step) if settles == "by_round" else step
-    if settles == "next_step":
-        step, closes = np.maximum(step, version + late), joins[dispatch]
+    columns = schedule.version, step, closes, late
+    version, step, closes, late = (column[dispatch] for column in columns)
     steps = schedule.steps
     fault = schedule.fault[dispatch].astype(np.int32)
     corrupt = np.where(corrupted(schedule.fault[dispatch]), fault - Fault.NAN + 1, 0)
@@ -112,16 +111,18 @@ def rows_of(
     )
 
 
-def _joined(schedule: Schedule) -> NDArray[np.int32]:
-    """The server step whose sum each report is in, if late ones join the next; `steps` if none is.
+def _joined(
+    schedule: Schedule, late: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Where late reports join the next step: the step that knows each first, and that it is in.
 
-    Of reports of one moment late ones come first, as they started first; but those of the round that
-    closes at that moment come after its last report on time. An abandoned step takes nobody along.
+    Of reports of one moment late ones come first, as they started first; but those of the round
+    that closes then come after its last report on time. An abandoned step takes nobody along.
     """
-    late = schedule.fate == Fate.LATE
-    made = np.unique(schedule.step[schedule.fate == Fate.ON_TIME])
     known = np.maximum(schedule.step, schedule.version + late)
-    return np.append(made, schedule.steps)[np.searchsorted(made, known)].astype(np.int32)
+    made = np.unique(schedule.step[schedule.fate == Fate.ON_TIME])
+    joins = np.append(made, schedule.steps)[np.searchsorted(made, known)]
+    return known.astype(np.int32), joins.astype(np.int32)
 
 
 def _before(client: NDArray[np.int32], step: NDArray[np.int32]) -> NDArray[np.int32]:

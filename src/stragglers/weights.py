@@ -6,11 +6,12 @@
     s(tau)   1,   1 / sqrt(1 + tau),   or   (1 + tau) ** -exponent
     omega    (1 + t) / (1 + its reports that counted before),   at server step t = 0, 1, ...
 
-Divided by local steps, reports are directions: whoever trains longer counts no more for it. A mean of
-them is FedNova's (Wang et al., 2020), as long as their harmonic mean of local steps.
+Divided by local steps, reports are directions: whoever trains longer counts no more for it. Their
+mean is FedNova's (Wang et al., 2020), times the harmonic mean of local steps.
 
-omega makes up for whoever seldom takes part, as FedAU does (Wang and Ji, 2024), by an estimate without
-a cut-off: of a client that takes part with probability p its mean is (1 - (1 - p) ** (1 + t)) / p.
+omega makes up for whoever seldom takes part, as in FedAU (Wang and Ji, 2024), by an estimate that
+needs no cut-off: of a client that takes part with probability p its mean is
+(1 - (1 - p) ** (1 + t)) / p.
 """
 
 from collections.abc import Callable

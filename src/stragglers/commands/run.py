@@ -11,7 +11,10 @@ from stragglers.commands import base
 from stragglers.errors import BadInput, about
 from stragglers.files import output_folder
 
-DEMO = ["fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"]
+DEMO = [
+    "fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema",
+    "semi-async", "fare-dust", "feast",
+]  # fmt: skip
 DEMO_TRIALS = 3
 
 

@@ -174,8 +174,9 @@ def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
     record = records.load(folder)
     assert record.warnings == [] and record.curve["total_accuracy"].tolist() == [0.0, 0.1, 0.2]
     assert len(LATER) == 4 and all(np.isnan(record.curve[name]).all() for name in LATER)
-    (first, *_) = records.evaluations(text.encode())  # a checkpoint's
-    assert np.isnan(first["held_out_total_accuracy"]) and first["total_accuracy"] == 0.0
+    points = records.evaluations(text.encode())  # a checkpoint's
+    assert np.isnan(points[0]["held_out_total_accuracy"]) and points[0]["total_accuracy"] == 0.0
+    assert [json.loads(records.line(point)) for point in points] == old
 
 
 def test_what_is_put_away_is_read_and_has_no_weights(tmp_path):

@@ -150,8 +150,10 @@ def append(folder: Path, evaluation: dict[str, Any]) -> None:
 
 
 def line(evaluation: dict[str, Any]) -> bytes:
-    """A point of the curve, as it is written."""
-    return msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
+    """A point of the curve, as it is written; of an older curve, as it was."""
+    known = {name: evaluation[name] for name in COLUMNS
+             if not (name.startswith(LATER) and np.isnan(evaluation[name]))}  # fmt: skip
+    return msgspec.json.encode(known) + b"\n"
 
 
 def evaluations(curve: bytes) -> list[dict[str, Any]]:

@@ -346,8 +346,7 @@ MUTATIONS = [
         "        tail = 100 * (1 - interval.level)", "a range of 90 % is one of 80 %",
     ),
     Mutation(
-        "numbers", "metrics.py", "accuracy = [*(right / counted), right.sum() / counted.sum()]",
-        "accuracy = [*(right / counted), (right / counted).mean()]",
+        "numbers", "metrics.py", "float(part.sum() / of.sum())", "float((part / of).mean())",
         "total accuracy is the mean of two groups'",
     ),
     Mutation(

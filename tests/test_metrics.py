@@ -76,3 +76,67 @@ def test_total_accuracy_is_over_all_examples(task, params):
     np.testing.assert_allclose(
         found[:3], [good[straggler].mean(), good[~straggler].mean(), good.mean()], rtol=1e-6
     )
+
+
+MIXES = {
+    "nobody": np.zeros(0, bool), "one": np.ones(1, bool), "alike": np.zeros(9, bool),
+    "odd and odd": np.arange(12) < 5, "even and odd": np.arange(41) % 3 == 0,
+    "few stragglers": np.arange(1000) >= 997,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_half_of_each_group_and_of_all_is_for_validation(mix):
+    straggler = MIXES[mix]
+    chosen = metrics.validation(straggler)
+    assert chosen.shape == straggler.shape and chosen.dtype == bool
+    for group in (straggler, ~straggler, np.ones_like(straggler)):
+        assert abs((chosen & group).sum() - (~chosen & group).sum()) <= 1
+
+
+def test_the_split_is_always_the_same():
+    """These numbers are part of every tuned result."""
+    for _ in range(2):
+        chosen = metrics.validation(MIXES["odd and odd"])
+        assert np.flatnonzero(chosen).tolist() == [1, 3, 5, 8, 9, 11]
+
+
+def halves(task, params, rows):
+    """Straggler and total accuracy of validation and held-out examples, by hand, and counts."""
+    chosen, straggler = metrics.validation(task.test_straggler)[rows], task.test_straggler[rows]
+    good, weight = right(task, params)[rows], 1.0 * (1 + 2 * task.test_y[rows])
+    groups = [half & group for half in (chosen, ~chosen) for group in (straggler, straggler >= 0)]
+    counts = np.array([weight[group].sum() for group in groups])
+    return np.array([(good * weight)[group].sum() for group in groups]) / counts, counts
+
+
+def by_tokens(logits, y):
+    """A score as a text's: each example counts as 1, 3 or 5."""
+    weight = (1 + 2 * y).astype(jnp.float32)
+    return weight * (jnp.argmax(logits, axis=-1) == y), weight
+
+
+@pytest.mark.parametrize("limit", [None, 23])
+@pytest.mark.parametrize("batch", [7, 500])
+def test_each_half_has_its_accuracy_and_both_make_the_whole(
+    task, params, batch, limit, monkeypatch
+):
+    monkeypatch.setattr(metrics, "BATCH", batch)
+    task = task._replace(score=by_tokens)
+    found = metrics.evaluate(task, params, metrics.test_data(task, limit))
+    rows = np.arange(60) if limit is None else np.arange(limit) * 60 // limit
+    expected, counts = halves(task, params, rows)
+    np.testing.assert_allclose(found[6:], expected, rtol=1e-12)
+    assert len(set(expected)) == 4
+    for whole, pair in ((found.straggler_accuracy, [0, 2]), (found.total_accuracy, [1, 3])):
+        both = np.average(np.array(found[6:])[pair], weights=counts[pair])
+        np.testing.assert_allclose(both, whole, rtol=1e-12)
+
+
+def test_a_half_without_stragglers_has_no_straggler_accuracy(task, params):
+    alone = task._replace(test_straggler=np.arange(60) == 3)
+    found = metrics.evaluate(alone, params, metrics.test_data(alone))
+    there = metrics.validation(alone.test_straggler)[3]
+    values = found.validation_straggler_accuracy, found.held_out_straggler_accuracy
+    assert np.isnan(values).tolist() == ([False, True] if there else [True, False])
+    assert np.isfinite([found.validation_total_accuracy, found.held_out_total_accuracy]).all()

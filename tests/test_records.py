@@ -162,6 +162,23 @@ def test_a_missing_part_is_named(tmp_path, name):
         records.load(folder)
 
 
+LATER = [name for name in records.COLUMNS if name.startswith(("validation", "held_out"))]
+
+
+def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
+    folder = written(tmp_path)
+    lines = map(json.loads, (folder / "curve.jsonl").read_text().splitlines())
+    old = [{name: value for name, value in line.items() if name not in LATER} for line in lines]
+    text = "".join(json.dumps(line) + "\n" for line in old)
+    (folder / "curve.jsonl").write_text(text)
+    record = records.load(folder)
+    assert record.warnings == [] and record.curve["total_accuracy"].tolist() == [0.0, 0.1, 0.2]
+    assert len(LATER) == 4 and all(np.isnan(record.curve[name]).all() for name in LATER)
+    points = records.evaluations(text.encode())  # a checkpoint's
+    assert np.isnan(points[0]["held_out_total_accuracy"]) and points[0]["total_accuracy"] == 0.0
+    assert [json.loads(records.line(point)) for point in points] == old
+
+
 def test_what_is_put_away_is_read_and_has_no_weights(tmp_path):
     folder = written(tmp_path / "runs")
     kept = records.put_away(folder, tmp_path / "results")

@@ -133,6 +133,21 @@ def test_a_small_test_set_on_the_way_leaves_the_last_point_alone():
     assert few.curve[1].metrics == all_of_them.curve[1].metrics
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_which_test_examples_are_for_validation_changes_nothing_else(monkeypatch, every):
+    before = run(evaluate_at=[4], curve_examples=20)
+    monkeypatch.setattr("stragglers.metrics.validation", lambda straggler: np.full(60, every))
+    after = run(evaluate_at=[4], curve_examples=20)
+    for name in ("params", "model"):
+        assert np.array_equal(matrix(getattr(before, name)), matrix(getattr(after, name)))
+    for one, other in zip(before.curve, after.curve, strict=True):
+        assert one.metrics[:6] == other.metrics[:6] and np.isfinite(one.metrics).all()
+        validation, held_out = other.metrics[6:8], other.metrics[8:]
+        whole = other.metrics.straggler_accuracy, other.metrics.total_accuracy
+        assert whole == (validation if every else held_out)
+        assert np.isnan(held_out if every else validation).all()
+
+
 def test_progress_is_told_in_order():
     told = []
     run(evaluate_at=[6], on_progress=told.append, chunk=4)

@@ -20,11 +20,16 @@ def accuracy(settings):
     return 0.9 - abs(kappa - 0.2) - abs(math.log10(rate / 0.01)) / 10
 
 
-def write_run(folder, settings, straggler, status="finished"):
+def write_run(folder, settings, straggler, status="finished", held_out=0.25, old=False):
+    """Of all examples it has what validation and held-out ones have in the middle."""
     with records.claim(folder):
         begun = records.begin(folder, settings, {"name": FEAST})
         values = {name: kind(1) for name, kind in records.COLUMNS.items()}
-        values |= {"straggler_accuracy": straggler, "total_accuracy": 1 - straggler}
+        halves = {"validation_": straggler, "held_out_": held_out}
+        for half, value in (halves | {"": (straggler + held_out) / 2}).items():
+            accuracies = (float("nan"),) * 2 if old and half else (value, 1 - value)
+            names = (f"{half}straggler_accuracy", f"{half}total_accuracy")
+            values |= dict(zip(names, accuracies, strict=True))
         records.append(folder, values)
         records.finish(folder, begun, {"w/a": np.zeros(1)}, {"status": status})
     return records.load(folder)
@@ -33,8 +38,8 @@ def write_run(folder, settings, straggler, status="finished"):
 class Fake:
     """Trains nothing: writes what `accuracy` says, and counts how often."""
 
-    def __init__(self, folder, diverges=lambda settings: False):
-        self.folder, self.diverges, self.asked = folder, diverges, []
+    def __init__(self, folder, diverges=lambda settings: False, held_out=lambda settings: 0.25):
+        self.folder, self.diverges, self.asked, self.held_out = folder, diverges, [], held_out
 
     def __call__(self, documents):
         found = []
@@ -43,7 +48,8 @@ class Fake:
             self.asked.append(settings)
             folder = records.folder_of(self.folder, FEAST, settings)
             status = "diverged" if self.diverges(settings) else "finished"
-            found.append([write_run(folder, settings, accuracy(settings), status)])
+            held_out = self.held_out(settings)
+            found.append([write_run(folder, settings, accuracy(settings), status, held_out)])
         return found
 
 
@@ -53,7 +59,8 @@ TWO = [{"algorithm.kappa": [0.0, 0.2, 0.5]}, {"server.learning_rate": [0.001, 0.
 def test_searches_follow_one_another(tmp_path):
     train = Fake(tmp_path)
     best, (first, second) = tune.tune(config.read(FEAST), TWO, STRAGGLER, train)
-    assert (best["algorithm"]["kappa"], best["server"]["learning_rate"]) == (0.2, 0.01)
+    assert best.document["algorithm"]["kappa"] == 0.2
+    assert best.document["server"]["learning_rate"] == 0.01
     assert len(train.asked) == 3 + 3  # not nine
     assert {c.document["algorithm"]["kappa"] for c in second} == {0.2}
     assert [c.chosen["algorithm.kappa"] for c in first] == [0.0, 0.2, 0.5]
@@ -67,17 +74,55 @@ def test_one_search_over_two_settings_is_all_combinations(tmp_path):
 
 def test_the_objective_decides(tmp_path):
     best, _ = tune.tune(config.read(FEAST), TWO[:1], tune.parsed_objective("total"), Fake(tmp_path))
-    assert best["algorithm"]["kappa"] == 0.5  # total accuracy falls where the other rises here
+    # Total accuracy falls where the other rises here.
+    assert best.document["algorithm"]["kappa"] == 0.5
     (trial,) = Fake(tmp_path / "b")({"": config.read(FEAST)})[0]
     assert Objective("balance", 0.25).of([trial]) == pytest.approx(
         0.25 * accuracy(trial.settings) + 0.75 * (1 - accuracy(trial.settings))
     )
 
 
+@pytest.mark.parametrize("proposals", [None, 12])
+def test_validation_alone_decides_and_what_is_held_out_is_said(tmp_path, proposals):
+    """On the held-out half, and on both together, kappa = 0.5 would be best."""
+    by_kappa = {0.0: 0.4, 0.2: 0.1, 0.5: 0.9}
+    train = Fake(tmp_path, held_out=lambda settings: by_kappa[settings["algorithm"]["kappa"]])
+    best, (tried,) = tune.tune(config.read(FEAST), TWO[:1], STRAGGLER, train, proposals)
+    assert best.document["algorithm"]["kappa"] == best.chosen["algorithm.kappa"] == 0.2
+    assert best.value == max(candidate.value for candidate in tried)
+    assert best.held_out == {"straggler_accuracy": 0.1, "total_accuracy": 0.9}
+    both = {c.chosen["algorithm.kappa"]: c.value + c.held_out["straggler_accuracy"] for c in tried}
+    assert max(both, key=both.__getitem__) == 0.5
+
+
+def test_what_is_held_out_is_the_median_over_trials(tmp_path):
+    settings = config.resolved(config.experiment_from(config.read(FEAST)))
+    found = [write_run(tmp_path / str(n), settings, 0.5, "finished", 0.1 * n) for n in (1, 2, 6)]
+    best, _ = tune.tune(config.read(FEAST), [{"kappa": [0.2]}], STRAGGLER, lambda _: [found])
+    assert best.held_out == pytest.approx({"straggler_accuracy": 0.2, "total_accuracy": 0.8})
+
+
+def test_trials_of_before_are_one_line_and_nothing_is_trained(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.toml").write_text("[[search]]\nkappa = [0.0, 0.2, 0.5]\n")
+    document = config.read(FEAST)
+    monkeypatch.setattr("stragglers.trials.run_missing", lambda *_: pytest.fail("trained"))
+    folders = []
+    for kappa, status in ((0.2, "finished"), (0.5, "diverged"), (0.0, "finished")):
+        given = tune._with(document, {"algorithm.kappa": kappa})
+        settings = config.resolved(config.experiment_from(given))
+        folders.append(records.folder_of(Path("runs"), FEAST, settings))
+        write_run(folders[-1], settings, 0.5, status, old=True)
+        line = refused(capsys, "tune", FEAST, "--grid", "grid.toml")
+        assert f"{folders[-1 if len(folders) == 3 else 0]}: trained before there was a" in line
+        assert "delete such folders to have them trained again, or choose another --out" in line
+        assert ("by (and 1 more);" in line) == (len(folders) == 3)
+
+
 def test_a_candidate_that_diverged_is_never_chosen(tmp_path):
     best_diverges = Fake(tmp_path, lambda settings: settings["algorithm"]["kappa"] == 0.2)
     best, (tried,) = tune.tune(config.read(FEAST), TWO[:1], STRAGGLER, best_diverges)
-    assert best["algorithm"]["kappa"] == 0.0 and math.isnan(tried[1].value)
+    assert best.document["algorithm"]["kappa"] == 0.0 and math.isnan(tried[1].value)
     with pytest.raises(BadInput, match="every candidate diverged"):
         tune.tune(config.read(FEAST), TWO, STRAGGLER, Fake(tmp_path / "b", lambda settings: True))
 
@@ -90,7 +135,7 @@ def test_optuna_proposes_from_the_same_values_and_repeats_itself(tmp_path):
         best, (tried,) = tune.tune(config.read(FEAST), grid, STRAGGLER, train, proposals=12)
         asked.append([settings["algorithm"] for settings in train.asked])
         assert len(train.asked) == len(tried) <= 9
-        assert best["algorithm"]["kappa"] != 0.5
+        assert best.document["algorithm"]["kappa"] != 0.5
     assert asked[0] == asked[1]
 
 
@@ -220,6 +265,8 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     assert code == 0 and "goes on with what is left" in out and len(trained) == 2
     code, out, _ = run(capsys, *arguments)
     assert code == 0 and "the best of 2" in out and len(trained) == len(set(trained)) == 2 * 4
+    assert "straggler accuracy, validation" in out
+    assert "on held-out examples: straggler accuracy 25.0 %, total accuracy 75.0 %\n" in out
     tuned = config.read(str(tmp_path / "out" / FEAST / "tuned.toml"))
     assert (tuned["algorithm"]["kappa"], tuned["server"]["learning_rate"]) == (0.2, 0.01)
     copy = Path(tuned["faults"]["csv"])  # a preset is whole without the files that it was made of
@@ -230,3 +277,5 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     assert run(capsys, *arguments)[1] == out and len(trained) == 8
     said = json.loads(run(capsys, *arguments, "--json")[1])
     assert said["left"] == [] and [len(search) for search in said["searches"]] == [2, 2]
+    assert said["best"]["value"] == max(one["value"] for one in said["searches"][-1])
+    assert said["best"]["held_out"] == {"straggler_accuracy": 0.25, "total_accuracy": 0.75}

@@ -51,6 +51,7 @@ class Purpose(IntEnum):
     SUBSET = 23  # which clients of each group are part of a smaller population
     DIGITS = 24  # which of EMNIST's stay where there are to be fewer
     IDLE = 25  # which clients a group starts where whoever is busy is not asked
+    VALIDATION = 26  # which test examples settings may be chosen by
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

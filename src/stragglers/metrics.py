@@ -2,6 +2,8 @@
 
 straggler accuracy = right / counted, over test examples of the straggler classes
 
+Half of each group's test examples are for validation, by which settings may be chosen; the others
+are held out, for what is said of those that were. Accuracies without such a word are over both.
 `per_client` has the spread over clients instead: each one's accuracy on its own test examples.
 """
 
@@ -12,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from numpy.typing import NDArray
 
+from stragglers import draws
 from stragglers import mesh as devices
 from stragglers.models.base import Params
 from stragglers.programs import compiled
@@ -20,6 +24,7 @@ from stragglers.tasks.base import Task
 
 BATCH = 500
 PERCENTILES = (5, 25, 50, 75, 95)
+Sums = tuple[jax.Array, jax.Array]  # over all, and over what is for validation
 
 
 class Metrics(NamedTuple):
@@ -29,6 +34,10 @@ class Metrics(NamedTuple):
     straggler_loss: float
     standard_loss: float
     total_loss: float
+    validation_straggler_accuracy: float
+    validation_total_accuracy: float
+    held_out_straggler_accuracy: float
+    held_out_total_accuracy: float
 
 
 class TestData(NamedTuple):
@@ -37,6 +46,7 @@ class TestData(NamedTuple):
     x: jax.Array
     y: jax.Array
     straggler: jax.Array
+    validation: jax.Array
     real: jax.Array
 
 
@@ -48,8 +58,18 @@ def test_data(task: Task, limit: int | None = None, mesh: Mesh | None = None) ->
     batches = count * -(-len(rows) // (count * BATCH))
     padded = np.resize(rows, batches * BATCH).reshape(batches, BATCH)
     real = (np.arange(batches * BATCH) < len(rows)).reshape(batches, BATCH)
-    columns = (task.test_x[padded], task.test_y[padded], task.test_straggler[padded], real)
-    return TestData(*devices.split(mesh, columns))
+    straggler = task.test_straggler
+    columns = (task.test_x, task.test_y, straggler, validation(straggler))
+    return TestData(*devices.split(mesh, (*(column[padded] for column in columns), real)))
+
+
+def validation(straggler: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which test examples are for validation: always the same, half of each group and of all."""
+    order = draws.generator(0, draws.Purpose.VALIDATION).permutation(len(straggler))
+    order = order[np.argsort(straggler[order], kind="stable")]  # one group, then the other
+    chosen = np.zeros(len(straggler), bool)
+    chosen[order[::2]] = True
+    return chosen
 
 
 def _evenly(size: int, limit: int) -> np.ndarray:
@@ -58,37 +78,51 @@ def _evenly(size: int, limit: int) -> np.ndarray:
 
 def evaluate(task: Task, params: Params, data: TestData, mesh: Mesh | None = None) -> Metrics:
     """Scores a model; a group without test examples is NaN."""
-    totals = np.asarray(program(task, params, data, mesh)(params, data))
-    right, counted, loss, examples = totals.astype(float)  # each [straggler, standard]
+    every, half = program(task, params, data, mesh)(params, data)
+    right, counted, loss, examples = np.asarray(every, float)  # each [straggler, standard]
+    half_right, half_counted = np.asarray(half, float)
     with np.errstate(invalid="ignore"):
-        accuracy = [*(right / counted), right.sum() / counted.sum()]
-        losses = [*(loss / examples), loss.sum() / examples.sum()]
-    return Metrics._make(float(value) for value in accuracy + losses)
+        accuracy, losses = _shares(right, counted), _shares(loss, examples)
+        validated = _shares(half_right, half_counted)[::2]
+        held_out = _shares(right - half_right, counted - half_counted)[::2]
+    return Metrics(*accuracy, *losses, *validated, *held_out)
+
+
+def _shares(part: NDArray[np.float64], of: NDArray[np.float64]) -> list[float]:
+    """Of straggler classes, of the others, and of all."""
+    return [*(part / of).tolist(), float(part.sum() / of.sum())]
 
 
 def program(
     task: Task, params: Params, data: TestData, mesh: Mesh | None = None
 ) -> jax.stages.Compiled:
-    """(params, data) -> what is right, counted, lost and there, in each group."""
+    """(params, data) -> what is right, counted, lost and there, in each group; and, of what is for
+    validation, what is right and counted."""
     code = (mesh, task.model.apply, task.prepare, task.loss, task.score)
     return compiled(_totals, code, params, data)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def _totals(mesh, apply, prepare, loss, score, params: Params, data: TestData) -> jax.Array:
-    def own(params: Params, data: TestData) -> jax.Array:
-        def batch(part: TestData) -> jax.Array:
+def _totals(mesh, apply, prepare, loss, score, params: Params, data: TestData) -> Sums:
+    def own(params: Params, data: TestData) -> Sums:
+        def batch(part: TestData) -> Sums:
             logits = apply(params, prepare(part.x, None), None)
             right, counted = score(logits, part.y)
             values = jnp.stack([right, counted, loss(logits, part.y), jnp.ones_like(right)])
             groups = jnp.stack([part.straggler & part.real, ~part.straggler & part.real])
-            # `where`, not a product: a diverged model's loss is NaN; padding must not spread it.
-            return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
+            # Apart, so that what is summed over all has the bits that it has without the half.
+            return _by_group(groups, values), _by_group(groups & part.validation, values[:2])
 
-        return devices.total(mesh, jnp.sum(jax.lax.map(batch, data), axis=0))
+        every, half = jax.lax.map(batch, data)
+        return devices.total(mesh, (jnp.sum(every, axis=0), jnp.sum(half, axis=0)))
 
     pieces = (devices.SAME, devices.SPLIT)
     return devices.everywhere(mesh, own, pieces, devices.SAME)(params, data)
+
+
+def _by_group(groups: jax.Array, values: jax.Array) -> jax.Array:
+    # `where`, not a product: a diverged model's loss is NaN; padding must not spread it.
+    return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
 
 
 def per_client(

@@ -41,7 +41,10 @@ COLUMNS: dict[str, type] = {
     "straggler_accuracy": float, "standard_accuracy": float, "total_accuracy": float,
     "straggler_loss": float, "standard_loss": float, "total_loss": float,
     "dropped": int, "late": int, "test_examples": int,
+    "validation_straggler_accuracy": float, "validation_total_accuracy": float,
+    "held_out_straggler_accuracy": float, "held_out_total_accuracy": float,
 }  # fmt: skip
+LATER = ("validation_", "held_out_")  # columns that older curves lack; they are read as NaN
 
 
 class Record(NamedTuple):
@@ -54,7 +57,8 @@ class Record(NamedTuple):
     status: Literal["running", "finished", "diverged"]
     diverged: str | None  # what happened
     settings: dict[str, Any]
-    curve: dict[str, NDArray[Any]]  # COLUMNS, each [evaluations]; what was not finite is NaN
+    # COLUMNS, each [evaluations]; what was not finite, or not measured then, is NaN.
+    curve: dict[str, NDArray[Any]]
     run: dict[str, Any]  # all of run.json
     warnings: list[str]
 
@@ -146,8 +150,10 @@ def append(folder: Path, evaluation: dict[str, Any]) -> None:
 
 
 def line(evaluation: dict[str, Any]) -> bytes:
-    """A point of the curve, as it is written."""
-    return msgspec.json.encode({name: evaluation[name] for name in COLUMNS}) + b"\n"
+    """A point of the curve, as it is written; of an older curve, as it was."""
+    known = {name: evaluation[name] for name in COLUMNS
+             if not (name.startswith(LATER) and np.isnan(evaluation[name]))}  # fmt: skip
+    return msgspec.json.encode(known) + b"\n"
 
 
 def evaluations(curve: bytes) -> list[dict[str, Any]]:
@@ -297,13 +303,14 @@ class _Head(msgspec.Struct):
 _Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
 
 
-def _kind(column: str, kind: type) -> Any:
+def _field(column: str, kind: type) -> tuple[Any, ...]:
     if kind is int:
-        return int
-    return _Share if column.endswith("_accuracy") else float | None
+        return column, int
+    given = _Share if column.endswith("_accuracy") else float | None
+    return (column, given, None) if column.startswith(LATER) else (column, given)
 
 
-_Line = msgspec.defstruct("_Line", [(name, _kind(name, kind)) for name, kind in COLUMNS.items()])
+_Line = msgspec.defstruct("_Line", [_field(name, kind) for name, kind in COLUMNS.items()])
 _DECODER = msgspec.json.Decoder(_Line)
 
 

@@ -4,6 +4,8 @@
     search      settings with their values: all combinations, or as many as Optuna may propose
     objective   weight * straggler + (1 - weight) * total accuracy, at the end, median over trials:
                 the paper's is straggler accuracy (weight 1); it wishes for a balance
+    validation  the half of the test examples that objectives are measured on; the best of many is
+                partly luck there, so what is to be reported of it comes from the other half
 
 A candidate is an experiment like any other, with run folders of its own. So an interrupted search
 goes on where it was, and one that is asked for again trains nothing. A candidate of which a trial
@@ -60,6 +62,7 @@ class Trainer:
             jobs = trials.jobs_of({self.name: document}, self.count, self.out)
             groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
         every = [job for jobs in groups for job in jobs]
+        check_validated([records.load(job.folder) for job in every if records.is_over(job.folder)])
         left = trials.run_missing(every, self.processes, self.terms, self.together)
         if left:
             raise Unfinished([job.label for job in left])
@@ -69,7 +72,8 @@ class Trainer:
 
 class Candidate(NamedTuple):
     chosen: dict[str, Any]
-    value: float  # NaN if a trial diverged
+    value: float  # of the objective; NaN if a trial diverged
+    held_out: dict[str, float]  # straggler and total accuracy that nothing was chosen by, medians
     document: Document
 
 
@@ -79,11 +83,27 @@ class Objective(NamedTuple):
 
     def of(self, trials: Sequence[Record]) -> float:
         values = [
-            self.weight * outcome(trial, "straggler_accuracy")
-            + (1 - self.weight) * outcome(trial, "total_accuracy")
+            self.weight * outcome(trial, "validation_straggler_accuracy")
+            + (1 - self.weight) * outcome(trial, "validation_total_accuracy")
             for trial in trials
         ]
         return float(np.median(values)) if values else math.nan
+
+
+def check_validated(trials: Sequence[Record]) -> None:
+    """Refuses trials from before test examples were split, so that none is trained in vain."""
+    old = [
+        trial.folder
+        for trial in trials
+        if math.isfinite(outcome(trial, "total_accuracy"))
+        and math.isnan(outcome(trial, "validation_total_accuracy"))
+    ]
+    if old:
+        more = f" (and {len(old) - 1} more)" if len(old) > 1 else ""
+        raise BadInput(
+            f"{old[0]}: trained before there was a validation accuracy to choose by{more}; "
+            "delete such folders to have them trained again, or choose another --out"
+        )
 
 
 def parsed_objective(text: str) -> Objective:
@@ -175,21 +195,25 @@ def _check_values(document: Document, path: str, values: list[Any]) -> None:
 def tune(
     document: Document, grid: list[Search], objective: Objective, train: Train,
     proposals: int | None = None,
-) -> tuple[Document, list[list[Candidate]]]:  # fmt: skip
-    """The best document, and all candidates, search by search."""
+) -> tuple[Candidate, list[list[Candidate]]]:  # fmt: skip
+    """The best of the last search, and all candidates, search by search."""
     history = []
     for search in grid:
         if proposals is None:
             tried = _everything(document, search, objective, train)
         else:
             tried = _proposed(document, search, objective, train, proposals)
-        good = [candidate for candidate in tried if math.isfinite(candidate.value)]
-        if not good:
-            raise BadInput("every candidate diverged; try smaller learning rates in the grid")
-        # The first of equals, in the order of the grid: max keeps it.
-        document = max(good, key=lambda candidate: candidate.value).document
+        document = _best(tried).document
         history.append(tried)
-    return document, history
+    return _best(history[-1]), history
+
+
+def _best(tried: list[Candidate]) -> Candidate:
+    good = [candidate for candidate in tried if math.isfinite(candidate.value)]
+    if not good:
+        raise BadInput("every candidate diverged; try smaller learning rates in the grid")
+    # The first of equals, in the order of the grid: max keeps it.
+    return max(good, key=lambda candidate: candidate.value)
 
 
 def combinations(search: Search) -> Iterator[dict[str, Any]]:
@@ -212,7 +236,7 @@ def _everything(
     documents = {label(one): _with(document, one) for one in chosen}
     trained = train(documents)
     return [
-        Candidate(one, objective.of(found), given)
+        Candidate(one, objective.of(found), _held_out(found), given)
         for one, given, found in zip(chosen, documents.values(), trained, strict=True)
     ]
 
@@ -237,13 +261,20 @@ def _proposed(
         if key not in tried:
             given = _with(document, chosen)
             (found,) = train({key: given})
-            tried[key] = Candidate(chosen, objective.of(found), given)
+            tried[key] = Candidate(chosen, objective.of(found), _held_out(found), given)
         value = tried[key].value
         if math.isfinite(value):
             study.tell(trial, value)
         else:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
     return list(tried.values())
+
+
+def _held_out(trials: Sequence[Record]) -> dict[str, float]:
+    return {
+        name: float(np.median([outcome(trial, f"held_out_{name}") for trial in trials]))
+        for name in ("straggler_accuracy", "total_accuracy")
+    }
 
 
 def _with(document: Document, chosen: dict[str, Any]) -> Document:

@@ -56,6 +56,15 @@ def test_what_is_not_finite_is_left_out(runs):
     assert "total_loss" not in first and "total_loss" in second
 
 
+def test_the_halves_are_on_the_panel_of_accuracies(runs):
+    record = records.find([runs])[0]
+    assert "held_out_total_accuracy" not in sinks._points(record)[0][1]  # of before
+    record.curve["held_out_total_accuracy"][:] = 0.5
+    assert sinks._points(record)[0][1]["held_out_total_accuracy"] == 0.5
+    assert sinks._tag("held_out_total_accuracy") == "accuracy/held_out_total"
+    assert sinks._tag("time_s") == "progress/time_s"
+
+
 def test_wandb_gets_settings_curve_and_status(runs, tmp_path, monkeypatch):
     """Against a stand-in: the service's package is an extra that tests do without."""
     made = []

@@ -15,7 +15,8 @@ def add(commands: base.Commands) -> None:
     parser.add_argument("--grid", help="a .toml file of searches; default: what the paper scanned")
     parser.add_argument(
         "--objective", default="straggler", metavar="WHAT",
-        help="straggler accuracy (default), total, balance, or balance=WEIGHT of the former",
+        help="on the validation half of the test examples: straggler accuracy (default), total, "
+        "balance, or balance=WEIGHT of the former",
     )  # fmt: skip
     parser.add_argument(
         "--proposals", type=int, help="so many of Optuna's, instead of the whole grid"
@@ -64,12 +65,13 @@ def tune(options: argparse.Namespace) -> None:
             print("the time is over; the same command goes on with what is left")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
-    records.write_settings(preset, config.resolved(config.experiment_from(best)))
+    records.write_settings(preset, config.resolved(config.experiment_from(best.document)))
     page.save(list(train.found.values()), about_all)
     if options.json:
         searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]
         print(base.json({"objective": objective._asdict(), "left": [], "searches": searches,
+                     "best": {"value": best.value, "held_out": best.held_out},
                      "preset": str(preset), "page": str(about_all)}))  # fmt: skip
         return
-    tables.print_search(name, objective.name, history)
+    tables.print_search(name, objective.name, history, best)
     print(f"preset: {preset}\npage: {about_all}")

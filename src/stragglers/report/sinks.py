@@ -87,8 +87,8 @@ def _points(record: Record) -> list[tuple[int, dict[str, float]]]:
 
 
 def _tag(column: str) -> str:
-    """straggler_accuracy as accuracy/straggler: one panel for the three."""
-    group, _, what = column.partition("_")
+    """straggler_accuracy as accuracy/straggler: one panel for all of them."""
+    group, _, what = column.rpartition("_")
     return f"{what}/{group}" if what in ("accuracy", "loss") else f"progress/{column}"
 
 

@@ -114,20 +114,26 @@ def print_results(records: Iterable[Record], options: Options = results.USUAL) -
     print(formats.text(results.tables(records, options), options), end="")
 
 
-def print_search(name: str, objective: str, history: Sequence[Sequence[Any]]) -> None:
-    """The best candidates of each search, best first; those that diverged have no value."""
+def print_search(name: str, objective: str, history: Sequence[Sequence[Any]], best: Any) -> None:
+    """The best candidates of each search, best first; those that diverged have no value.
+
+    What is held out is said of the last one's best alone: shown of all, it would be chosen by, too.
+    """
     console = terminal.console()
     for tried in history:
         ranked = sorted(tried, key=lambda c: (math.isnan(c.value), -c.value))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for path in tried[0].chosen:
             table.add_column(plain(path), justify="right")
-        table.add_column(f"{objective} accuracy", justify="right")
+        table.add_column(f"{objective} accuracy, validation", justify="right")
         for candidate in ranked[:BEST]:
             value = "diverged" if math.isnan(candidate.value) else percent(candidate.value)
             table.add_row(*(shown(v) for v in candidate.chosen.values()), value)
         console.print(f"{plain(name)}: the best of {len(tried)}")
         console.print(table)
+    straggler, total = map(percent, best.held_out.values())
+    console.print(f"to report of the best, on held-out examples: straggler accuracy {straggler}, "
+                  f"total accuracy {total}")  # fmt: skip
 
 
 def duration(seconds: float) -> str:

@@ -205,6 +205,24 @@ def test_a_plan_says_who_reports_without_training(capsys):
     assert "untrained" not in text and "time limit" not in text
 
 
+def test_a_plan_says_what_server_steps_are_made_of(capsys):
+    """Few reports on time are by stragglers; late ones that join, or weights, make up for it."""
+    few = ("cifar100/per-domain/fedadam-over-selection", "--set", "updates=20_000")
+    out = plan(capsys, *few)["share"]["straggler"]
+    assert out["weight"] is None and out["used"] < 0.15 < 0.24 < out["population"]
+    corrected = plan(capsys, *few, "--set", "participation=corrected")["share"]["straggler"]
+    assert corrected["used"] == out["used"] and 0.2 < corrected["weight"] < 0.25
+    joining = ("--set", "algorithm.name=semi-async", "--set", "late_rounds=50")
+    joined = plan(capsys, *few, *joining)["share"]["straggler"]
+    assert joined["used"] == out["used"] and abs(joined["weight"] - joined["population"]) < 0.01
+    text = run(capsys, "plan", *few, *joining)[1]
+    assert "of weight" in text and "what server steps are the mean of" in text
+    rows = run(capsys, "plan", *few, "--sweep", "participation=any,corrected")[1].splitlines()
+    header, one, other = (re.split(r"  +", rows[line].strip()) for line in (2, 4, 5))
+    assert header[-2:] == ["straggler: used", "straggler: weight"]
+    assert one[-1] == one[-2] == other[-2] != other[-1]
+
+
 def test_a_sweep_says_which_steps_are_abandoned(capsys):
     sweep = ("plan", "fleet-dropout", "--sweep")
     header, *rows = run(capsys, *sweep, "drop_out=0.2,0.42")[1].splitlines()[2:]

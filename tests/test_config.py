@@ -197,7 +197,9 @@ def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
     given = config.override_all(config.read("glyphs/per-domain/fedadam"), [*small, *sets])
     experiment = config.experiment_from(given)
     plan = build.timetable(experiment, build.clients(experiment.task, 0))
-    assert np.mean(build.untrained(experiment, plan)) == pytest.approx(whole_batches, abs=0.2)
+    assert np.mean(build.local_steps(experiment, plan) == 0) == pytest.approx(
+        whole_batches, abs=0.2
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A plan's numbers, from a schedule that is made by hand."""
 
 import numpy as np
+import pytest
 
 from stragglers.buffer import buffered
 from stragglers.latency import Draw
@@ -14,7 +15,7 @@ CLIENTS = Population(np.full(6, 10), np.array([0, 0, 0, 0, 1, 1], np.int16), ("q
 
 def summary(table, **policy):
     plan = buffered(6, table_latency(table, CLIENTS.examples), seed=0, **policy)
-    return summarise(CLIENTS, plan, np.full(6, 1.0), plan.examples < 1)
+    return summarise(CLIENTS, plan, np.full(6, 1.0), plan.examples)
 
 
 def test_staleness_is_how_many_steps_a_model_is_behind():
@@ -36,5 +37,17 @@ def test_untrained_is_a_share_of_the_reports_that_count():
     late_one = Draw(np.array([1.0, 1.0, 2.0, 9.0]), np.array([19, 20, 3, 1]))
     plan = over_selected(4, lambda first, who: late_one, seed=0, goal=3, cohort=4, updates=3)
     everybody = Population(np.full(4, 50), np.zeros(4, np.int16), ("all",), "")
-    found = summarise(everybody, plan, np.ones(4), plan.examples < 20)["groups"]
+    found = summarise(everybody, plan, np.ones(4), plan.examples // 20)["groups"]
     assert found["all"]["untrained"] == 2 / 3
+
+
+def test_weight_is_a_share_of_server_steps():
+    plan = buffered(6, table_latency([1.0], CLIENTS.examples), seed=0, buffer=2, concurrency=2,
+                    updates=6)  # fmt: skip
+    part = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.8, 0, 0])[: len(plan.client)]
+    slow = CLIENTS.group[plan.client] == 1
+    share = summarise(CLIENTS, plan, np.ones(6), plan.examples, part)["share"]
+    assert share["slow"]["weight"] == pytest.approx(np.sum(part[slow]) / 3) != 0
+    assert share["slow"]["weight"] + share["quick"]["weight"] == pytest.approx(1)
+    alike = summarise(CLIENTS, plan, np.ones(6), plan.examples)["share"]
+    assert alike["slow"]["weight"] is None

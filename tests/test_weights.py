@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 
 from stragglers.errors import BadInput
-from stragglers.weights import Reports, report_weights
+from stragglers.faults import Fault
+from stragglers.latency import Draw
+from stragglers.rounds import over_selected
+from stragglers.schedule import Fate
+from stragglers.weights import Reports, parts_of_steps, report_weights
 
 REPORTS = Reports(
     staleness=np.array([0, 0, 1, 3, 8]),
@@ -80,6 +84,38 @@ def test_whole_numbers_of_any_width_give_double_precision():
 def test_nobody_weighs_nothing():
     nobody = Reports(*(column[:0] for column in REPORTS))
     assert weights(nobody, by="examples", discount="polynomial", local_steps="normalised") == []
+
+
+def two_rounds():
+    """Of three clients two are waited for; the third of the first round comes during the second."""
+    draw = Draw(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), np.full(6, 10))
+    plan = over_selected(3, lambda first, who: draw, seed=0, goal=2, cohort=3, updates=4,
+                         late_rounds=2)  # fmt: skip
+    on_time = Fate.ON_TIME
+    assert plan.fate.tolist() == [on_time, on_time, Fate.LATE, on_time, on_time, Fate.IN_FLIGHT]
+    return plan
+
+
+@pytest.mark.parametrize("settles, parts", [
+    ("never", [1 / 3, 2 / 3, 0, 4 / 9, 5 / 9, 0]),
+    ("at_arrival", [1 / 3, 2 / 3, 0, 4 / 9, 5 / 9, 0]),
+    ("next_step", [1 / 3, 2 / 3, 3 / 12, 4 / 12, 5 / 12, 0]),
+])  # fmt: skip
+def test_what_part_of_its_step_a_report_is(settles, parts):
+    plan, work = two_rounds(), np.arange(1, 7)
+    found = parts_of_steps(plan, settles, np.ones(3, int), work, lambda r: 1.0 * r.local_steps)
+    np.testing.assert_allclose(found, parts, rtol=1e-15)
+
+
+def test_what_is_dropped_is_no_part_of_its_step():
+    plan = two_rounds()
+    fault = np.where(np.arange(6) == 1, Fault.NAN, 0).astype(np.int8)
+    for weight, parts in ((1.0, [1, 0, 0, 0.5, 0.5, 0]), (0.0, [0] * 6)):
+        found = parts_of_steps(
+            plan._replace(fault=fault), "never", np.full(3, 10), plan.examples,
+            lambda reports, weight=weight: weight * reports.examples,
+        )  # fmt: skip
+        np.testing.assert_allclose(found, parts, rtol=1e-15)
 
 
 @pytest.mark.parametrize("exponent", [-0.1, np.nan, np.inf])

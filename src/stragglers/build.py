@@ -1,6 +1,7 @@
 """From settings to the objects that they describe."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from stragglers.errors import BadInput, about
 from stragglers.handwriting import book
 from stragglers.latency import Factors, Latency, TimeLimit
 from stragglers.population import Population
-from stragglers.schedule import Schedule
+from stragglers.schedule import Schedule, batches
+from stragglers.weights import Weigh, parts_of_steps, report_weights
 
 
 def distribution(given: settings.Distribution, where: str) -> Distribution:
@@ -313,12 +315,33 @@ def history_length(experiment: settings.Experiment) -> int:
     raise BadInput("fare-dust learns from late reports; set schedule.late_rounds, its k")
 
 
-def untrained(experiment: settings.Experiment, schedule: Schedule) -> NDArray[np.bool_]:
-    """Which dispatches have no local step: where only whole batches count, those below a batch."""
+def local_steps(experiment: settings.Experiment, schedule: Schedule) -> NDArray[np.int64]:
+    """Of each dispatch; without a [client] every example is one."""
     if experiment.client is None:
-        return schedule.examples < 1
+        return schedule.examples
     whole = schedule.cut | (experiment.client.last_batch == "drop")
-    return schedule.examples < np.where(whole, experiment.client.batch_size, 1)
+    return batches(schedule.examples, experiment.client.batch_size, whole)
+
+
+def weighing(given: settings.Aggregation) -> Weigh:
+    """How much reports count."""
+    return partial(report_weights, by=given.weight, discount=given.staleness,
+                   exponent=given.exponent, local_steps=given.local_steps,
+                   participation=given.participation)  # fmt: skip
+
+
+def parts(
+    experiment: settings.Experiment, who: Population, schedule: Schedule
+) -> NDArray[np.float64] | None:
+    """What part of its server step each dispatch is; None if all that are on time are alike."""
+    given, joins = experiment.aggregation, isinstance(experiment.algorithm, settings.SemiAsync)
+    options = given.weight, given.staleness, given.local_steps, given.participation
+    if options == ("uniform", "none", "any", "any") and not joins:
+        return None
+    return parts_of_steps(
+        schedule, "next_step" if joins else "never", who.examples,
+        local_steps(experiment, schedule), weighing(given),
+    )  # fmt: skip
 
 
 def cohort(given: settings.OverSelected) -> int:

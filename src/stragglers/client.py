@@ -26,6 +26,7 @@ from stragglers import trees
 from stragglers.algorithms.base import Download, Params
 from stragglers.errors import BadInput, shown
 from stragglers.mesh import on_all
+from stragglers.schedule import batches
 from stragglers.shuffle import hashed, seed_word, shuffled
 from stragglers.tasks.base import Lesson, Task
 
@@ -90,8 +91,7 @@ def local_steps(
 ) -> NDArray[np.int64]:
     """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
     check_countable(positions, client.batch_size)
-    whole = cut if client.last_batch != "drop" else True
-    return np.where(whole, positions // client.batch_size, -(-positions // client.batch_size))
+    return batches(positions, client.batch_size, cut if client.last_batch != "drop" else True)
 
 
 def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:

@@ -17,7 +17,7 @@ from stragglers.algorithms.base import Algorithm
 from stragglers.client import Client, local_steps
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.errors import BadInput
-from stragglers.run import algorithm, local, weighing
+from stragglers.run import algorithm, local
 from stragglers.weights import Reports, Weigh
 
 
@@ -56,7 +56,7 @@ def deployment(experiment: settings.Experiment) -> Deployment:
 
 def _weighing(given: settings.Aggregation, client: Client, epochs: float) -> Weigh:
     """Clients report their examples; how many local steps these take is known."""
-    weigh = weighing(given)
+    weigh = build.weighing(given)
 
     def weighed(reports: Reports) -> NDArray[np.float64]:
         positions = (epochs * reports.examples).astype(np.int64)

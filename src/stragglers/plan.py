@@ -3,6 +3,8 @@
 share[g].used     group g's fraction of all reports that met their server step and hold numbers
 share[g].late     ... of all that came later but still counted
 share[g].unused   ... of all that nobody waited for
+share[g].weight   ... of what server steps are the mean of, each step alike; none if reports on time
+                  are all, and all count the same
 always_late       of the clients of g that were started, those that never counted at all
 untrained         of the reports of g that counted, those without a local step
 device seconds    from start to report or failure, or to the end of training if that is earlier
@@ -28,11 +30,12 @@ def summarise(
     population: Population,
     schedule: Schedule,
     latencies: NDArray[np.float64],
-    untrained: NDArray[np.bool_],
+    local_steps: NDArray[np.int64],
+    part: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population.
 
-    `untrained` says which dispatches have no local step.
+    `local_steps` and `part`, of its server step, are columns over dispatches.
     """
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
     dropped = used & corrupted(schedule.fault)
@@ -49,8 +52,8 @@ def summarise(
         "corrupted": int(dropped.sum()),
         "round_s": _spread(schedule.duration),
         "staleness": _spread((schedule.step - schedule.version)[used]),
-        "share": _shares(population, schedule, sound),
-        "groups": _groups(population, schedule, sound, latencies, untrained),
+        "share": _shares(population, schedule, sound, part),
+        "groups": _groups(population, schedule, sound, latencies, local_steps == 0),
         "device_s": {
             "used": float(busy[sound].sum()),
             "wasted": float(busy[~sound & ~under_way].sum()),
@@ -62,7 +65,10 @@ def summarise(
 
 
 def _shares(
-    population: Population, schedule: Schedule, sound: NDArray[np.bool_]
+    population: Population,
+    schedule: Schedule,
+    sound: NDArray[np.bool_],
+    part: NDArray[np.float64] | None,
 ) -> dict[str, dict[str, float | None]]:
     size = len(population.groups)
     group = population.group[schedule.client]
@@ -71,6 +77,7 @@ def _shares(
         "used": np.bincount(group[sound & (schedule.fate == Fate.ON_TIME)], minlength=size),
         "late": np.bincount(group[sound & (schedule.fate == Fate.LATE)], minlength=size),
         "unused": np.bincount(group[schedule.fate == Fate.UNUSED], minlength=size),
+        "weight": np.zeros(size) if part is None else np.bincount(group, part, minlength=size),
     }
     return {
         name: {

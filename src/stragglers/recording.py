@@ -199,7 +199,8 @@ def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
     latencies = build.latencies(experiment, task.population)
-    untrained = build.untrained(experiment, schedule)
+    local_steps = build.local_steps(experiment, schedule)
+    part = build.parts(experiment, task.population, schedule)
     device = jax.devices()[0]
     return {
         "versions": {
@@ -218,7 +219,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "checksum": checksum(task),
             "files": build.data_digest(experiment.task),
         },
-        "schedule": summarise(task.population, schedule, latencies, untrained),
+        "schedule": summarise(task.population, schedule, latencies, local_steps, part),
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
 from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.stackoverflow import stackoverflow
-from stragglers.weights import Weigh, report_weights
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
     "sgd": lambda learning_rate, momentum: optax.sgd(learning_rate, momentum or None),
@@ -64,7 +63,7 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
             "set, and nothing can be learned; lower faults.nan, faults.inf or faults.huge"
         )
     used = counts | (schedule.fate == Fate.LATE)
-    if np.all(build.untrained(experiment, schedule)[used & ~corrupted(schedule.fault)]):
+    if not np.any(build.local_steps(experiment, schedule)[used & ~corrupted(schedule.fault)]):
         raise BadInput(
             f"none of the {np.sum(used):,} reports that would count has a local step, and nothing "
             f"can be learned; a batch is {experiment.client.batch_size} examples: lower "
@@ -102,7 +101,7 @@ def train(
             algorithms(experiment.server, given, weight.normalise, teachers),
             local(experiment.client, experiment.precision == "bfloat16"),
             evaluate_at=_evenly(schedule.steps, experiment.evaluations),
-            weigh=weighing(weight),
+            weigh=build.weighing(weight),
             lanes=experiment.lanes,
             devices=experiment.threads if jax.default_backend() == "cpu" else None,
             curve_examples=experiment.curve_examples,
@@ -158,13 +157,6 @@ def _whole(given: settings.Task) -> Task:
             )
         case settings.Fleet():
             raise BadInput("task 'fleet' has no data; it can be planned but not trained")
-
-
-def weighing(given: settings.Aggregation) -> Weigh:
-    """How much reports count."""
-    return partial(report_weights, by=given.weight, discount=given.staleness,
-                   exponent=given.exponent, local_steps=given.local_steps,
-                   participation=given.participation)  # fmt: skip
 
 
 @cache

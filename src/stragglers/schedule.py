@@ -159,6 +159,13 @@ def least_reports(
     return minimum
 
 
+def batches(
+    examples: NDArray[np.int64], size: int, whole: NDArray[np.bool_] | bool
+) -> NDArray[np.int64]:
+    """How many fit, whole ones alone or with what is left."""
+    return np.where(whole, examples // size, -(-examples // size))
+
+
 def check_positive(**values: int) -> None:
     for name, value in values.items():
         if value < 1:

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers.errors import BadInput
+from stragglers.rows import rows_of
+from stragglers.schedule import Schedule, Settles
 
 
 class Reports(NamedTuple):
@@ -60,3 +62,25 @@ def report_weights(
     if participation == "corrected":
         weight = weight * (1.0 + reports.step) / (1.0 + reports.before)
     return weight
+
+
+def parts_of_steps(
+    schedule: Schedule,
+    settles: Settles,
+    examples: NDArray[np.integer],
+    local_steps: NDArray[np.integer],
+    weigh: Weigh,
+) -> NDArray[np.float64]:
+    """What part of the sum of its server step each dispatch is; nothing if it is in none.
+
+    `examples` is over clients, `local_steps` over dispatches. Late reports that are settled apart
+    are in no step.
+    """
+    rows = rows_of(schedule, settles if settles == "next_step" else "never", seed=0)
+    reports = Reports(rows.staleness, examples[rows.client], local_steps[rows.dispatch], rows.step,
+                      rows.before)  # fmt: skip
+    weight = np.where(rows.corrupt > 0, 0, weigh(reports))
+    total = np.bincount(rows.step, weight, minlength=schedule.steps)[rows.step]
+    part = np.zeros(len(schedule.client))
+    part[rows.dispatch] = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+    return part

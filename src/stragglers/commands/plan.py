@@ -109,11 +109,12 @@ def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]
         experiment.schedule.time_limit, clients, experiment.latency, experiment.seed
     )
     summary = {
-        **summarise(clients, schedule, latencies, build.untrained(experiment, schedule)),
+        **summarise(clients, schedule, latencies, build.local_steps(experiment, schedule),
+                    build.parts(experiment, clients, schedule)),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
         "policy": policy(experiment),
         "time_limit_s": limit.seconds if limit else None,
         "seed": experiment.seed,
-    }
+    }  # fmt: skip
     return summary, clients, schedule, latencies

@@ -9,7 +9,16 @@ from rich.table import Table
 from stragglers import tomlfile
 from stragglers.report import terminal
 from stragglers.report.cells import part
-from stragglers.report.tables import CORRUPTED, UNTRAINED, corrupted, every_group, idle, percent
+from stragglers.report.tables import (
+    CORRUPTED,
+    UNTRAINED,
+    WEIGHT,
+    corrupted,
+    every_group,
+    idle,
+    percent,
+    weighed,
+)
 
 Plan = dict[str, Any]  # its numbers, and which values it was made with
 Cell = Callable[[Plan], str]
@@ -45,6 +54,8 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
         console.print(CORRUPTED)
     if _some_late(rows):
         console.print(LATE)
+    if weighed(rows):
+        console.print(WEIGHT)
     if idle(rows):
         console.print(UNTRAINED)
     for row in refused:
@@ -62,6 +73,10 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
 
     def share(group: str, what: str) -> Cell:
         return lambda row: percent(row["share"].get(group, {}).get(what))
+
+    def weight(group: str) -> Cell:  # of a plan whose reports are all alike, that of used
+        what = {id(row): "weight" if weighed([row]) else "used" for row in rows}
+        return lambda row: share(group, what[id(row)])(row)
 
     def untrained(group: str) -> Cell:
         return lambda row: percent(row["groups"].get(group, {}).get("untrained"))
@@ -92,6 +107,8 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
         if _differ(rows):
             columns[f"{group}: of clients"] = share(group, "population")
         columns[f"{group}: used"] = share(group, "used")
+        if weighed(rows):
+            columns[f"{group}: weight"] = weight(group)
     return columns | {f"{group}: untrained": untrained(group) for group in idle(rows)}
 
 

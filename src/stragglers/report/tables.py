@@ -16,6 +16,7 @@ from stragglers.report.results import Options
 BEST = 10  # candidates of a search that are printed; the page has them all
 CORRUPTED = "corrupted: of the reports on time or late, those that the server drops, and are wasted"
 UNTRAINED = "untrained: of the group's reports that count, those without a local step"
+WEIGHT = "weight: the group's share of what server steps are the mean of"
 
 
 def print_plan(name: str, summary: dict[str, Any]) -> None:
@@ -26,6 +27,8 @@ def print_plan(name: str, summary: dict[str, Any]) -> None:
         console.print(f"{label:<16}{text}")
     console.print(_group_table(summary))
     console.print("latency: 50 / 95 / 99 % of one epoch over the clients")
+    if weighed([summary]):
+        console.print(WEIGHT)
     if idle([summary]):
         console.print(UNTRAINED)
 
@@ -37,6 +40,12 @@ def idle(summaries: Sequence[dict[str, Any]]) -> list[str]:
         for name in every_group(summaries)
         if any(s["groups"].get(name, {}).get("untrained") for s in summaries)
     ]
+
+
+def weighed(summaries: Sequence[dict[str, Any]]) -> bool:
+    """Whether in one of these plans reports count for more or less than others, or late ones do."""
+    shares = (share for summary in summaries for share in summary["share"].values())
+    return any(share["weight"] is not None for share in shares)
 
 
 def every_group(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -93,15 +102,18 @@ def _group_table(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("group")
     some_idle = bool(idle([summary]))
-    columns = ["of clients", "of used", "of late", "of unused", "always late"]
-    for column in [*columns, *(["untrained"] if some_idle else []), "latency [s]"]:
+    shares = {"of clients": "population", "of used": "used", "of late": "late",
+              "of unused": "unused"}  # fmt: skip
+    shares |= {"of weight": "weight"} if weighed([summary]) else {}
+    idles = ["untrained"] if some_idle else []
+    for column in [*shares, "always late", *idles, "latency [s]"]:
         table.add_column(column, justify="right")
     for name, share in summary["share"].items():
         group = summary["groups"][name]
         latency = group["latency_s"]
         table.add_row(
             name,
-            *(percent(share[what]) for what in ("population", "used", "late", "unused")),
+            *(percent(share[what]) for what in shares.values()),
             percent(group["always_late"]),
             *([percent(group["untrained"])] if some_idle else []),
             " / ".join(_whole(latency[level]) for level in ("p50", "p95", "p99")),

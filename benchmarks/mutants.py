@@ -69,7 +69,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "luck.py": ["test_fit"],
     "fit.py": ["test_fit", "test_fit_command"],
     "named.py": ["test_named", "test_records"],
-    "coordinator.py": ["test_live", "test_contract", "test_witnesses"],
+    "coordinator.py": ["test_live", "test_ledger", "test_contract", "test_witnesses"],
     "live.py": ["test_live", "test_ledger", "flower/test_server"],
     "ledger.py": ["test_ledger"],
     "idle.py": ["test_idle"],

@@ -82,6 +82,7 @@ def pages() -> Pages:
         "exchange": tables.exchanged(numbers, there),
         "on_the_way": tables.on_the_way(there),
         "digits": tables.digits(numbers),
+        "remedies": tables.remedies(numbers),
         "costs": Table(*costs.costs(there)),
         "ran": costs.ran(there),
         "fewer": tables.FEWER,

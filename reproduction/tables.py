@@ -217,6 +217,38 @@ def _against(numbers: Numbers, variant: Variant, beside: Variant) -> list[str]:
     return [apart(ours, theirs), str(ours.trials)] if ours and theirs else [NOTHING, "0"]
 
 
+JOINS = ("algorithm.name=semi-async", "late_rounds=50")
+REMEDIES = (  # row, what it changes, how it is called: all on EMNIST with per-domain latency
+    ("fedadam", (), "FedAdam, waiting for all"),
+    ("fedadam-over-selection", (), "FedAdam + over-sel."),
+    ("fedadam-over-selection", ("participation=corrected",), "… who seldom takes part counts more"),
+    ("fedadam-over-selection", ("participation=corrected", "ema=0.99"), "… the same, EMA"),
+    ("fedadam-over-selection", JOINS, "… late reports join the next step"),
+    ("fedadam-over-selection", (*JOINS, "ema=0.99"), "… the same, EMA"),
+    (
+        "fedadam-over-selection",
+        (*JOINS, "ema=0.99", "time_limit.percentile=75.0", "local_steps=normalised"),
+        "… the same, EMA, with a time limit and directions",
+    ),
+    ("feast", ("kappa=0.2",), "FeAST, κ = 0.2"),
+    ("fare-dust", (), "FARe-DUST"),
+    ("fedbuff-ema-adam", (), "FedBuff + EMA + Adam"),
+)
+
+
+def remedies(numbers: Numbers) -> Table:
+    """What hears of stragglers without waiting for all: accuracies at the end, and the time."""
+    waiting = numbers(Variant("emnist/per-domain/fedadam"))
+    rows = []
+    for row, sets, label in REMEDIES:
+        ours = numbers(Variant(f"emnist/per-domain/{row}", sets))
+        if ours and waiting:
+            time = f"{100 * ours.time_s.median / waiting.time_s.median:.0f} %"
+            cells = percent(ours.late_straggler), percent(ours.late_total), percent(ours.swing)
+            rows.append([label, *cells, time, str(ours.trials)])
+    return Table(["", "straggler", "total", "swing", "time", "trials"], rows)
+
+
 class Exchange(NamedTuple):
     """StackOverflow's rows on Stack Exchange users."""
 

@@ -1,5 +1,6 @@
 """What cannot fit is refused in a line, before it is drawn, and what is refused would not fit."""
 
+import os
 import tracemalloc
 
 import pytest
@@ -37,6 +38,30 @@ def test_what_is_counted_is_less_than_what_is_taken():
     for preset in ("fleet", "emnist/per-domain/fedbuff"):
         more, less = (peak(planned, preset, f"updates={n}00_000") for n in (3, 1))
         assert more - less > 200_000 * room.DISPATCH, preset
+
+
+@pytest.mark.parametrize("groups, files, there", [
+    ("0::/", {"memory.max": "1000000"}, 1_000_000),
+    ("0::/job/step", {"job/step/memory.max": "max", "job/memory.max": "3000"}, 3000),
+    ("0::/job/step", {"job/step/memory.max": "2000", "job/memory.max": "3000"}, 2000),
+    ("0::/not/seen", {"memory.max": "4000"}, 4000),
+    ("4:memory:/a\n0::/", {"memory/a/memory.limit_in_bytes": "5000"}, 5000),
+    ("4:cpu,memory:/a", {"memory/memory.limit_in_bytes": "6000"}, 6000),
+    ("4:cpu:/a", {"memory/a/memory.limit_in_bytes": "7000"}, None),
+    ("4:memory:/", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+    ("0::/", {}, None),
+    (None, {"memory.max": "8000"}, None),
+])  # fmt: skip
+def test_a_container_has_less_than_its_machine(tmp_path, groups, files, there):
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    if groups:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(f"{groups}\n")
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert room.machine_bytes(tmp_path) == (there or whole)
 
 
 @pytest.mark.parametrize("name", config.presets())

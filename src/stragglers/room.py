@@ -1,4 +1,4 @@
-"""What this machine's memory has room for, told by counting, before anything is drawn.
+"""What memory has room for, told by counting, before anything is drawn.
 
     a fleet's client      CLIENT bytes      size, group, and what is drawn for all at once
     a writer of glyphs    WRITER            habits and labels; DRAWN with drawings, to train on them
@@ -9,15 +9,39 @@ not fit, though what they let pass still may not.
 """
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from stragglers.errors import BadInput
 
 CLIENT, WRITER, DRAWN, DISPATCH = 90, 18_000, 250_000, 80
 
 
-def machine_bytes() -> int:
-    """Memory of the machine, all of it."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def machine_bytes(root: Path = Path("/")) -> int:
+    """Memory of the machine, all of it; of a container, or a job of a cluster, what it may have."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([whole, *_limits(root)])
+
+
+def _limits(root: Path) -> Iterator[int]:
+    """Of the control groups that this process is in, and of those that these are in (Linux)."""
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for group in groups:
+        _, controllers, path = group.split(":", 2)
+        mount, name = root / "sys/fs/cgroup", "memory.max"  # of version 2, which names none
+        if controllers:
+            mount, name = mount / "memory", "memory.limit_in_bytes"
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        inside = Path(path.lstrip("/"))
+        for folder in (inside, *inside.parents):
+            try:
+                yield int((mount / folder / name).read_text())
+            except (OSError, ValueError):  # a container sees not all of them; "max" is no limit
+                continue
 
 
 def check(what: str, count: int, each: int, remedy: str) -> None:

@@ -85,6 +85,27 @@ def test_a_report_older_than_the_history_is_left_out(k):
     assert rows.dispatch.tolist() == list(used(plan, "at_arrival", k))
 
 
+def test_an_abandoned_step_takes_nobody_along():
+    """What comes during it joins the one after, at the staleness that it came with."""
+    plan = over_selected(9, table_latency([1.0, 2, 5, 1, 9, 9, 1, 1, 1]), seed=0, goal=2, cohort=3,
+                         updates=6, late_rounds=3, round_timeout=4.0, minimum=2)  # fmt: skip
+    assert plan.time.tolist() == [2, 6, 7] and plan.fate[2] == Fate.LATE and plan.step[2] == 1
+    rows = rows_of(plan, "next_step", seed=0)
+    assert rows.dispatch.tolist() == [0, 1, 2, 6, 7]
+    assert rows.slot[2] == rows.slot[3] == rows.on_time_slot[2]
+    assert rows.on_time_slot[1] == rows.slots
+    assert rows.step[2] == rows.staleness[2] == 1
+
+
+def test_a_report_beyond_the_goal_joins_the_next_step_not_the_one_of_its_moment():
+    plan = over_selected(9, table_latency([1.0, 2, 2, 1, 2, 3]), seed=0, goal=2, cohort=3,
+                         updates=4, late_rounds=3)  # fmt: skip
+    assert plan.fate[2] == Fate.LATE and plan.step[2] == plan.version[2] == 0
+    rows = rows_of(plan, "next_step", seed=0)
+    assert rows.dispatch.tolist() == [0, 1, 2, 3, 4]
+    assert rows.slot[2] == rows.on_time_slot[1] and rows.step[2] == rows.staleness[2] == 1
+
+
 @profile(max_examples=200)
 @given(plans(), st.sampled_from(SETTLES), st.integers(1, 4))
 def test_walking_the_rows_empties_every_bucket_into_its_own_step(plan, settles, k):

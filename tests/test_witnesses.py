@@ -183,6 +183,20 @@ def test_steps_that_are_given_up(policy, algorithm):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 
 
+def test_late_reports_that_come_during_a_step_that_is_abandoned():
+    """They join the next one that is not, in all three; weighed as they came."""
+    policy = Rounds(goal=2, cohort=3, late_rounds=K, round_timeout=4.0, minimum=2)
+    table = [1.0, 2, 5, 1, 9, 9, 1, 1, 1] * 7
+    plan = plan_for(linear_task(), policy, table, seed=3, steps=STEPS)
+    reports = np.bincount(plan.step[plan.fate == Fate.ON_TIME], minlength=STEPS)
+    assert np.any(reports[plan.step[plan.fate == Fate.LATE]] == 0)
+    option = dict(weigh=dict(discount="inverse_sqrt", participation="corrected"), server=ADAM)
+    with jax.enable_x64(True):
+        simulated, interpreted, referred = witnesses(policy, "semi-async", option, table=table)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
 def test_reports_at_the_very_end_of_their_time():
     """A delay is longer than is waited for, but late in a run it rounds to the same time."""
     policy, table = Rounds(goal=1, cohort=2, late_seconds=0.3), [1e6, 1e6, *[0.2, 0.1 + 0.2] * 29]

@@ -101,7 +101,7 @@ def pages() -> Pages:
         "apart": lambda preset, other: _apart(there, preset, other),
         "share": lambda preset, *sets: _straggler_share(there, Variant(preset, sets)),
         "scatter": lambda preset, *sets: _scatter(Variant(preset, sets)),
-        "expected": lambda preset: _expected_share(Variant(preset)),
+        "expected": lambda preset, of="used", *sets: _expected_share(Variant(preset, sets), of),
         "off": lambda preset, *sets: _off(Variant(preset, sets)),
         "longer": lambda preset, other, *sets: _longer(Variant(preset), Variant(other, sets)),
     }
@@ -216,9 +216,9 @@ def _off(variant: Variant) -> float:
 
 
 @cache
-def _expected_share(variant: Variant) -> float:
-    """Of stragglers among reports on time, in percent, with clients of the published sizes."""
-    return 100 * summarised(variant.document)[0]["share"]["straggler"]["used"]
+def _expected_share(variant: Variant, of: str = "used") -> float:
+    """Of stragglers, among reports on time or others, in percent: clients of published sizes."""
+    return 100 * summarised(variant.document)[0]["share"]["straggler"][of]
 
 
 def _time(variant: Variant, seed: int) -> float:

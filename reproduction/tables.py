@@ -221,6 +221,7 @@ JOINS = ("algorithm.name=semi-async", "late_rounds=50")
 REMEDIES = (  # row, what it changes, how it is called: all on EMNIST with per-domain latency
     ("fedadam", (), "FedAdam, waiting for all"),
     ("fedadam-over-selection", (), "FedAdam + over-sel."),
+    ("fare-dust", ("distillation=0.0", MEAN), "… EMA"),
     ("fedadam-over-selection", ("participation=corrected",), "… who seldom takes part counts more"),
     ("fedadam-over-selection", ("participation=corrected", "ema=0.99"), "… the same, EMA"),
     ("fedadam-over-selection", JOINS, "… late reports join the next step"),

@@ -215,6 +215,9 @@ def test_a_plan_says_what_server_steps_are_made_of(capsys):
     joining = ("--set", "algorithm.name=semi-async", "--set", "late_rounds=50")
     joined = plan(capsys, *few, *joining)["share"]["straggler"]
     assert joined["used"] == out["used"] and abs(joined["weight"] - joined["population"]) < 0.01
+    taught = plan(capsys, "glyphs/per-domain/fare-dust", "--set", "participation=corrected")
+    taught = taught["share"]["straggler"]  # late reports are in no step, but seen
+    assert taught["used"] < taught["weight"] < 0.12 and taught["late"] > 0.5
     text = run(capsys, "plan", *few, *joining)[1]
     assert "of weight" in text and "what server steps are the mean of" in text
     rows = run(capsys, "plan", *few, "--sweep", "participation=any,corrected")[1].splitlines()

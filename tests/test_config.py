@@ -222,6 +222,23 @@ def test_a_percentile_of_training_is_no_limit_of_a_report():
         build.check(config.experiment_from(given))
 
 
+def test_a_section_that_is_not_there_begins_with_its_kind():
+    fleet = config.read("fleet")
+    assert "algorithm" not in fleet
+    joined = config.override_all(fleet, ["algorithm.name=semi-async", "late_rounds=9", "ema=0.5"])
+    assert joined["algorithm"] == {"name": "semi-async", "ema": 0.5}
+    build.check(config.experiment_from(joined))
+
+
+@pytest.mark.parametrize("normalise", ["count", "sum"])
+def test_corrected_participation_is_relative(normalise):
+    document = config.override_all(
+        config.read(f"{DEMO}/fedadam"), ["participation=corrected", f"normalise={normalise}"]
+    )
+    with pytest.raises(BadInput, match=f"'corrected' with normalise='{normalise}' would make step"):
+        build.check(config.experiment_from(document))
+
+
 @pytest.mark.parametrize(
     "preset, change, complaint",
     [
@@ -237,7 +254,7 @@ def test_a_percentile_of_training_is_no_limit_of_a_report():
         ("fare-dust", "algorithm={name='semi-async'}", None),
         ("fedadam-over-selection", "algorithm={name='semi-async'}", "set schedule.late_rounds$"),
         ("feast", "algorithm={name='semi-async'}", "set schedule.late_rounds, and no late_seconds"),
-        ("fedbuff-ema", "algorithm={name='semi-async'}", "set schedule.late_rounds$"),
+        ("fedbuff-ema", "algorithm={name='semi-async'}", "semi-async has rounds, of a buffer"),
     ],
 )  # fmt: skip
 def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint):

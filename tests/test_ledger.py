@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from stragglers import logs
 from stragglers.algorithms.fedavg import fedavg
@@ -64,6 +65,22 @@ def test_who_took_part_before_is_not_forgotten(tmp_path):
                                    weigh=weigh)  # fmt: skip
     close(rest.params, whole.params)
     assert not np.allclose(whole.params["w"], uncorrected.params["w"])
+
+
+def test_a_state_that_does_not_say_who_took_part_goes_on(tmp_path):
+    """As those of before do not."""
+    policy, delays = Rounds(goal=3, cohort=3), np.array([1.0, 2, 3] * 50)
+    whole = Fleet(delays).serve(fedavg(ADAM), policy, seed=1)
+    Fleet(delays).serve(fedavg(ADAM), policy, seed=1, steps=4, folder=tmp_path)
+    path = tmp_path / "state.safetensors"
+    with safe_open(path, "numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        counters = file.metadata()
+    without = {name: array for name, array in arrays.items() if not name.startswith("clients.")}
+    assert len(without) < len(arrays)
+    save_file(without, path, counters)
+    rest = Fleet(delays).serve(fedavg(ADAM), policy, seed=1, folder=tmp_path)
+    close(rest.params, whole.params)
 
 
 def test_a_state_is_kept_every_so_many_steps(tmp_path):

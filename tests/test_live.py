@@ -1,5 +1,7 @@
 """A live server on a fleet in virtual time: the interpreter's twin, and what it alone does."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import optax
@@ -212,12 +214,56 @@ def test_failures_between_reports_never_add_up():
     assert served.counts["failed"] == 2 * PATIENCE
 
 
+def test_whoever_comes_later_does_not_count_for_all_the_time_before():
+    """The last client is there from second 30 on; t counts from then."""
+    seen = []
+
+    def weigh(reports):
+        seen.append([int(column[0]) for column in reports])
+        return report_weights(reports, participation="corrected")
+
+    def online(now):
+        return range(CLIENTS if now > 30 else CLIENTS - 1)
+
+    Fleet(np.ones(400), online=online).serve(fedavg(ADAM), Rounds(3, 3), steps=60, weigh=weigh)
+    newcomer = [(step, before) for _, examples, _, step, before in seen if examples == 2 + CLIENTS]
+    others = [step for _, examples, _, step, _ in seen if examples != 2 + CLIENTS]
+    assert len(newcomer) > 2 and newcomer[0][1] == 0 and newcomer[0][0] < 20
+    assert max(step for step, _ in newcomer) < 45 < max(others)
+
+
+def test_directions_of_clients_that_do_not_tell_their_steps_are_refused_at_once():
+    fleet, directions = Fleet(np.ones(9)), partial(report_weights, local_steps="normalised")
+    with pytest.raises(BadInput, match="local_steps='normalised', but clients do not tell"):
+        fleet.serve(fedavg(ADAM), Rounds(3, 3), weigh=directions)
+    assert not fleet.orders
+
+
 def test_a_buffer_makes_no_step_beyond_the_last():
     """Eight reports come at once, and make three of the four steps that they would make."""
     steps = []
     served = Fleet(np.ones(50)).serve(fedavg(ADAM), Buffer(2, 8), steps=3,
                                       on_step=lambda step, *_: steps.append(step))  # fmt: skip
     assert steps == [1, 2, 3] and served.counts["on_time"] == 6
+
+
+def test_what_waits_to_join_has_not_taken_part():
+    """A report that comes during an abandoned step is not in the state that is kept after it."""
+    server = Coordinator(
+        ALGORITHMS["semi-async"], Rounds(2, 3, late_rounds=K, round_timeout=4.0, minimum=2),
+        as_weights(W0), lambda group: [0, 1, 2], lambda arrival: 1.0, lambda *which: -1,
+    )  # fmt: skip
+    first = server.dispatch(0.0)
+    for order in first[:2]:
+        server.receive(order.dispatch, trained(order), 1.0)
+    server.dispatch(1.0)
+    server.receive(first[2].dispatch, trained(first[2]), 2.0)
+    server.time_out(1, 5.0)
+    assert server.abandoned == {1} and server.joining.reports == 1
+    assert server.participations() == {0: 1, 1: 1, 2: 0}
+    for order in server.dispatch(5.0)[:2]:
+        server.receive(order.dispatch, trained(order), 6.0)
+    assert server.participations() == {0: 2, 1: 2, 2: 1}
 
 
 def test_what_came_late_is_in_what_is_kept():

@@ -50,6 +50,7 @@ def test_what_is_counted_is_less_than_what_is_taken():
     ("4:cpu:/a", {"memory/a/memory.limit_in_bytes": "7000"}, None),
     ("4:memory:/", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
     ("0::/", {}, None),
+    ("nonsense\n0::/", {"memory.max": "500"}, 500),
     (None, {"memory.max": "8000"}, None),
 ])  # fmt: skip
 def test_a_container_has_less_than_its_machine(tmp_path, groups, files, there):

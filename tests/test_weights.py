@@ -5,8 +5,10 @@ from stragglers.errors import BadInput
 from stragglers.faults import Fault
 from stragglers.latency import Draw
 from stragglers.rounds import over_selected
+from stragglers.rows import rows_of
 from stragglers.schedule import Fate
 from stragglers.weights import Reports, parts_of_steps, report_weights
+from tests.timetables import table_latency
 
 REPORTS = Reports(
     staleness=np.array([0, 0, 1, 3, 8]),
@@ -103,7 +105,7 @@ def two_rounds():
 ])  # fmt: skip
 def test_what_part_of_its_step_a_report_is(settles, parts):
     plan, work = two_rounds(), np.arange(1, 7)
-    found = parts_of_steps(plan, settles, np.ones(3, int), work, lambda r: 1.0 * r.local_steps)
+    found = parts_of_steps(plan, settles, 2, np.ones(3, int), work, lambda r: 1.0 * r.local_steps)
     np.testing.assert_allclose(found, parts, rtol=1e-15)
 
 
@@ -112,10 +114,39 @@ def test_what_is_dropped_is_no_part_of_its_step():
     fault = np.where(np.arange(6) == 1, Fault.NAN, 0).astype(np.int8)
     for weight, parts in ((1.0, [1, 0, 0, 0.5, 0.5, 0]), (0.0, [0] * 6)):
         found = parts_of_steps(
-            plan._replace(fault=fault), "never", np.full(3, 10), plan.examples,
+            plan._replace(fault=fault), "never", 1, np.full(3, 10), plan.examples,
             lambda reports, weight=weight: weight * reports.examples,
         )  # fmt: skip
         np.testing.assert_allclose(found, parts, rtol=1e-15)
+
+
+@pytest.mark.parametrize("patience", [{}, {"round_timeout": 1.0, "minimum": 3}])
+@pytest.mark.parametrize("settles", ["never", "next_step", "at_arrival", "by_round"])
+def test_parts_are_of_the_weights_that_training_has(settles, patience):
+    """Late reports that are settled apart are no part of a step, but count as having been there."""
+    table = np.random.default_rng(0).lognormal(0, 1.0, 300)
+    plan = over_selected(9, table_latency(table), seed=0, goal=3, cohort=5, updates=120,
+                         late_rounds=3, **patience)  # fmt: skip
+    rows = rows_of(plan, settles, seed=0, teachers=3)
+    weight, totals = np.zeros(len(plan.client)), np.zeros(plan.steps)
+    for i, dispatch in enumerate(rows.dispatch):
+        if plan.fate[dispatch] == Fate.ON_TIME or settles == "next_step":
+            weight[dispatch] = (1 + rows.step[i]) / (1 + rows.before[i])
+            totals[rows.joins[i]] += weight[dispatch]
+    weight[rows.dispatch] /= np.maximum(totals[rows.joins], 1e-9)
+    found = parts_of_steps(plan, settles, 3, np.ones(9, int), plan.examples,
+                           lambda r: report_weights(r, participation="corrected"))  # fmt: skip
+    np.testing.assert_allclose(found, weight, rtol=1e-12)
+    made = len(np.unique(plan.step[plan.fate == Fate.ON_TIME]))
+    assert (made < plan.steps) == bool(patience) and np.any(plan.fate == Fate.LATE)
+    np.testing.assert_allclose(found.sum(), made, rtol=1e-12)
+
+
+def test_local_steps_that_nobody_knows_are_no_directions():
+    unknown = REPORTS._replace(local_steps=np.full(5, -1))
+    assert weights(unknown) == [1] * 5
+    with pytest.raises(BadInput, match="clients do not tell how many they made"):
+        report_weights(unknown, local_steps="normalised")
 
 
 @pytest.mark.parametrize("exponent", [-0.1, np.nan, np.inf])

@@ -18,7 +18,7 @@ from stragglers.errors import BadInput, about
 from stragglers.handwriting import book
 from stragglers.latency import Factors, Latency, TimeLimit
 from stragglers.population import Population
-from stragglers.schedule import Schedule, batches
+from stragglers.schedule import Schedule, Settles, batches
 from stragglers.weights import Weigh, parts_of_steps, report_weights
 
 
@@ -151,6 +151,11 @@ def check(experiment: settings.Experiment) -> None:
             round_timeout=given.round_timeout, minimum=given.minimum,
         )  # fmt: skip
     _check_late(given, experiment.algorithm)
+    weight = experiment.aggregation
+    if weight.participation == "corrected" and weight.normalise != "weight":
+        raise BadInput(f"aggregation.participation='corrected' with normalise='{weight.normalise}' "
+                       "would make steps as much longer as clients are more than reports; leave "
+                       "`normalise` out")  # fmt: skip
 
 
 def _check_late(given: settings.Schedule, algorithm: settings.Algorithm | None) -> None:
@@ -159,6 +164,9 @@ def _check_late(given: settings.Schedule, algorithm: settings.Algorithm | None) 
              if (wait := getattr(given, name, None)) is not None}  # fmt: skip
     if isinstance(algorithm, settings.Feast) and not waits:
         raise BadInput("feast learns from late reports; set schedule.late_seconds, its tau_max")
+    if isinstance(algorithm, settings.SemiAsync) and isinstance(given, settings.Buffered):
+        raise BadInput("semi-async has rounds, of a buffer nobody is late; set schedule.kind to "
+                       "'over_selected', or take fedbuff")  # fmt: skip
     if isinstance(algorithm, settings.SemiAsync) and "late_rounds" not in waits:
         raise BadInput("semi-async takes late reports of so many rounds; set schedule.late_rounds"
                        + (", and no late_seconds" if waits else ""))  # fmt: skip
@@ -333,13 +341,27 @@ def weighing(given: settings.Aggregation) -> Weigh:
 def parts(
     experiment: settings.Experiment, who: Population, schedule: Schedule
 ) -> NDArray[np.float64] | None:
-    """What part of its server step each dispatch is; None if all that are on time are alike."""
-    given, joins = experiment.aggregation, isinstance(experiment.algorithm, settings.SemiAsync)
+    """What part of its server step each dispatch is.
+
+    None if all that are on time are alike and in it alone, or if the algorithm is one's own.
+    """
+    given, algorithm = experiment.aggregation, experiment.algorithm
     options = given.weight, given.staleness, given.local_steps, given.participation
-    if options == ("uniform", "none", "any", "any") and not joins:
+    alike = options == ("uniform", "none", "any", "any")
+    settles: Settles = "never"
+    match algorithm:
+        case settings.Own():
+            return None
+        case settings.SemiAsync():
+            settles, alike = "next_step", False
+        case settings.FareDust():
+            settles = "at_arrival"
+        case settings.Feast():
+            settles = "by_round"
+    if alike:
         return None
     return parts_of_steps(
-        schedule, "next_step" if joins else "never", who.examples,
+        schedule, settles, getattr(experiment.schedule, "late_rounds", None) or 1, who.examples,
         local_steps(experiment, schedule), weighing(given),
     )  # fmt: skip
 

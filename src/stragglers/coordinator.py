@@ -68,8 +68,8 @@ class Arrival(NamedTuple):
 
     client: int
     staleness: int  # server steps between its model and the step that knows it first
-    step: int  # that step
-    before: int  # its client's reports that counted in earlier steps
+    step: int  # of that step, since its client is there
+    before: int  # its client's reports of earlier steps
 
 
 class _Job(NamedTuple):
@@ -109,7 +109,9 @@ class Coordinator:
         self.gathered, self.reports, self.places = self.nobody, 0, 0
         self.joining = self.nobody  # late reports that join it, whatever becomes of its own
         self.took_part: defaultdict[int, list[int]] = defaultdict(list)  # steps, by client
+        self.since: dict[int, int] = {}  # the version when a client came, if it was not there at 0
         self.gathered_from: list[int] = []  # clients
+        self.joining_from: list[int] = []
         self.version = 0
         self.abandoned: set[int] = set()  # server steps
         self.groups = 0
@@ -223,18 +225,21 @@ class Coordinator:
 
     def go_on(
         self, state: State, version: int, groups: int, dispatches: int,
-        participations: dict[int, int],
+        participations: dict[int, int], since: dict[int, int],
     ) -> None:  # fmt: skip
         """Takes over from a server that stopped: from its state, with nobody under way."""
         self.state, self.version, self.settled = state, version, version
         self.groups, self.dispatches = groups, dispatches
         self.opened_at = [-np.inf] * version if isinstance(self.policy, Rounds) else []
         self.took_part.update({client: [-1] * n for client, n in participations.items()})
+        self.since = since
 
     def participations(self) -> dict[int, int]:
-        """How many reports of each client have counted in steps that were made."""
+        """How many reports of each client have met a step that was made."""
         made = {c: bisect_left(steps, self.version) for c, steps in self.took_part.items()}
-        return {client: count for client, count in made.items() if count}
+        for client in self.joining_from:  # these wait for one
+            made[client] -= 1
+        return made
 
     @property
     def is_open(self) -> bool:
@@ -268,7 +273,8 @@ class Coordinator:
 
     def _report(self, job: _Job, delta: Params, step: int) -> Sum:
         steps = self.took_part[job.client]
-        arrival = Arrival(job.client, step - job.version, step, bisect_left(steps, step))
+        arrival = Arrival(job.client, step - job.version, step - self.since.get(job.client, 0),
+                          bisect_left(steps, step))  # fmt: skip
         steps.append(step)
         if not trees.finite(delta):
             self.dropped += 1
@@ -291,6 +297,7 @@ class Coordinator:
                 self.took_part[client].remove(self.version)
         else:
             self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
+            self.joining_from.clear()
         self.state, opened = self.algorithm.step(self.state, self.gathered)
         self.gathered, self.reports, self.places = self.nobody, 0, 0
         self.gathered_from.clear()
@@ -331,6 +338,7 @@ class Coordinator:
             self.arrived[job.version] = plus(late, self._report(job, delta, self._step_now()))
         elif self.algorithm.settles == "next_step" and not self.over:
             self.joining = plus(self.joining, self._report(job, delta, self.version))
+            self.joining_from.append(job.client)
         elif self.algorithm.settles == "by_round":
             waiting = self.waiting[job.version]
             late = plus(waiting.late, self._report(job, delta, self._step_now()))

@@ -20,7 +20,7 @@ from stragglers.errors import BadInput
 
 LOG, STATE = "log.csv", "state.safetensors"
 PREFIX, COUNTERS = "state", ("version", "groups", "dispatches")
-CLIENTS, TIMES = "took_part.client", "took_part.times"  # whose reports have counted, how often
+CLIENTS = ("clients.number", "clients.times", "clients.since")  # how often each was in, since when
 COLUMNS = ("client", "group", "examples", "communication", "training", "started", "version", "step")
 
 
@@ -66,11 +66,13 @@ class Ledger:
             return
         from safetensors.numpy import save_file
 
-        times = server.participations()
+        times, since = server.participations(), server.since
         arrays = trees.named(server.so_far(), PREFIX)
-        # As Flower has them: numbers of 64 bits without a sign.
-        arrays[CLIENTS] = np.array([*times], np.uint64)
-        arrays[TIMES] = np.array([*times.values()], np.int64)
+        who = sorted({*times, *since})
+        number = np.array(who, np.uint64)  # as Flower has them
+        often = np.array([times.get(client, 0) for client in who], np.int64)
+        came = np.array([since.get(client, 0) for client in who], np.int64)
+        arrays |= dict(zip(CLIENTS, (number, often, came), strict=True))
         counters = {name: str(getattr(server, name)) for name in COUNTERS}
         files.write(self.folder / STATE, lambda path: save_file(arrays, path, counters))
 
@@ -85,7 +87,7 @@ class Ledger:
             with safe_open(path, "numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 counters = {name: int(file.metadata()[name]) for name in COUNTERS}
-                took_part = arrays.pop(CLIENTS).tolist(), arrays.pop(TIMES).tolist()
+                who, often, came = (arrays.pop(name, np.zeros(0)).tolist() for name in CLIENTS)
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise BadInput(
                 f"{path}: no state of a server ({error}); remove it to start anew"
@@ -95,7 +97,8 @@ class Ledger:
                            "or remove it to start anew")  # fmt: skip
         server.go_on(
             trees.from_named(arrays, server.state, PREFIX), **counters,
-            participations=dict(zip(*took_part, strict=True)),
+            participations=dict(zip(who, often, strict=True)),
+            since=dict(zip(who, came, strict=True)),
         )  # fmt: skip
 
 

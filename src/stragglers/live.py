@@ -89,6 +89,7 @@ def serve(
 ) -> Served:
     """Makes server steps until there are so many, those of an earlier call included."""
     _check(policy, steps, poll_seconds, keep_every)
+    _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before anybody is asked
     params = as_weights(params)
     known: dict[int, Reply] = {}  # the last report of each client, without its delta
     idle: list[int] = []
@@ -100,9 +101,7 @@ def serve(
         return [idle[place] for place in order[: due[0]]]
 
     def weight(arrival: Arrival) -> float:
-        examples, local_steps = known[arrival.client].examples, 1  # clients tell only the former
-        columns = arrival.staleness, examples, local_steps, arrival.step, arrival.before
-        return float(weigh(Reports(*(np.array([value]) for value in columns)))[0])
+        return _weight(weigh, arrival, known[arrival.client].examples)
 
     def teacher(dispatch: int, version: int) -> int:
         whose = np.array([dispatch]), np.array([version])
@@ -152,6 +151,8 @@ def serve(
     def start(now: float) -> None:
         nonlocal said
         online = {*link.online()} if due else set()
+        for client in online:
+            server.since.setdefault(client, server.version)
         while due:
             idle[:] = sorted(online - {job.client for job in server.jobs.values()})
             if len(idle) < (due[0] if isinstance(policy, Rounds) else 1):
@@ -200,6 +201,12 @@ def _check(policy: Rounds | Buffer, steps: int, poll_seconds: float, keep_every:
     else:
         given.pop("refill")
         buffer.check(**given, updates=steps * policy.buffer)
+
+
+def _weight(weigh: Weigh, arrival: Arrival, examples: int) -> float:
+    unknown = -1  # clients do not tell their local steps
+    columns = arrival.staleness, examples, unknown, arrival.step, arrival.before
+    return float(weigh(Reports(*(np.array([value]) for value in columns)))[0])
 
 
 def as_weights(params: Params) -> Params:

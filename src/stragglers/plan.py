@@ -3,8 +3,8 @@
 share[g].used     group g's fraction of all reports that met their server step and hold numbers
 share[g].late     ... of all that came later but still counted
 share[g].unused   ... of all that nobody waited for
-share[g].weight   ... of what server steps are the mean of, each step alike; none if reports on time
-                  are all, and all count the same
+share[g].weight   ... of what server steps are the mean of, each step alike; none if these are
+                  reports on time that all count the same, or if an algorithm of one's own decides
 always_late       of the clients of g that were started, those that never counted at all
 untrained         of the reports of g that counted, those without a local step
 device seconds    from start to report or failure, or to the end of training if that is earlier

@@ -30,7 +30,7 @@ def _limits(root: Path) -> Iterator[int]:
     except OSError:
         return
     for group in groups:
-        _, controllers, path = group.split(":", 2)
+        _, controllers, path = (group.split(":", 2) + ["", ""])[:3]
         mount, name = root / "sys/fs/cgroup", "memory.max"  # of version 2, which names none
         if controllers:
             mount, name = mount / "memory", "memory.limit_in_bytes"

@@ -30,8 +30,9 @@ class Rows(NamedTuple):
     cut: NDArray[np.bool_]  # whether a time limit ends that
     version: NDArray[np.int32]
     staleness: NDArray[np.int32]  # server steps between its model and the step that uses it
-    step: NDArray[np.int32]  # that step
+    step: NDArray[np.int32]  # that step, or the one that knows it first, if that is abandoned
     before: NDArray[np.int32]  # its client's rows of earlier steps
+    joins: NDArray[np.int32]  # the step whose sum it is in, or with whose round it is settled
     teacher: NDArray[np.int32]  # round whose history teaches it; -1 in round 0
     slot: NDArray[np.int32]
     corrupt: NDArray[np.int32]  # what its delta is replaced by: 0 nothing, 1 NaN, 2 Inf, 3 huge
@@ -98,6 +99,7 @@ def rows_of(
         staleness=step - version,
         step=step,
         before=_before(schedule.client[dispatch], step),
+        joins=closes,
         teacher=teachers_of(seed, dispatch, version, teachers),
         slot=slot[bucket].astype(np.int32),
         corrupt=corrupt.astype(np.int32),

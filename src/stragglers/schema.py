@@ -69,6 +69,8 @@ def _leaves(cls: type[Struct], document: dict[str, Any], prefix: str) -> Iterato
         sections = list(_sections(field.type, value, path))
         if not sections:
             yield path, field.type
+            kinds = {tag for option in structs for tag in _tag_fields(option)}
+            yield from ((f"{path}.{kind}", str) for kind in sorted(kinds))  # with which it begins
         for section, inside, where in sections:
             yield from _leaves(section, inside, where + ".")
 

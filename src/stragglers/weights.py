@@ -4,7 +4,8 @@
 
     tau      server steps between a client's model and its report
     s(tau)   1,   1 / sqrt(1 + tau),   or   (1 + tau) ** -exponent
-    omega    (1 + t) / (1 + its reports that counted before),   at server step t = 0, 1, ...
+    omega    (1 + t) / (1 + its client's reports of earlier steps),   t server steps after the first
+             that its client could be in
 
 Divided by local steps, reports are directions: whoever trains longer counts no more for it. Their
 mean is FedNova's (Wang et al., 2020), times the harmonic mean of local steps.
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from stragglers.errors import BadInput
 from stragglers.rows import rows_of
-from stragglers.schedule import Schedule, Settles
+from stragglers.schedule import Fate, Schedule, Settles
 
 
 class Reports(NamedTuple):
@@ -30,9 +31,9 @@ class Reports(NamedTuple):
 
     staleness: NDArray[np.integer]  # tau
     examples: NDArray[np.integer]  # N, of its client
-    local_steps: NDArray[np.integer]  # that its client made
-    step: NDArray[np.integer]  # t, the server step that knows it first
-    before: NDArray[np.integer]  # its client's that counted in earlier steps
+    local_steps: NDArray[np.integer]  # that its client made; below 0 if nobody knows
+    step: NDArray[np.integer]  # t, of the server step that knows it first
+    before: NDArray[np.integer]  # its client's of earlier steps, with those that hold no numbers
 
 
 Weigh = Callable[[Reports], NDArray[np.float64]]
@@ -58,6 +59,9 @@ def report_weights(
         weight = weight * np.power(1.0 + reports.staleness, power, dtype=np.float64)
     if local_steps == "normalised":  # whoever made none has no direction
         made = reports.local_steps.astype(float)
+        if np.any(made < 0):
+            raise BadInput("local_steps='normalised', but clients do not tell how many they made; "
+                           "take `weigh` from deploy.deployment, which knows")  # fmt: skip
         weight = np.divide(weight, made, out=np.zeros_like(weight), where=made > 0)
     if participation == "corrected":
         weight = weight * (1.0 + reports.step) / (1.0 + reports.before)
@@ -67,6 +71,7 @@ def report_weights(
 def parts_of_steps(
     schedule: Schedule,
     settles: Settles,
+    teachers: int,
     examples: NDArray[np.integer],
     local_steps: NDArray[np.integer],
     weigh: Weigh,
@@ -74,13 +79,14 @@ def parts_of_steps(
     """What part of the sum of its server step each dispatch is; nothing if it is in none.
 
     `examples` is over clients, `local_steps` over dispatches. Late reports that are settled apart
-    are in no step.
+    are in no step, but their clients have taken part.
     """
-    rows = rows_of(schedule, settles if settles == "next_step" else "never", seed=0)
+    rows = rows_of(schedule, settles, seed=0, teachers=teachers)
     reports = Reports(rows.staleness, examples[rows.client], local_steps[rows.dispatch], rows.step,
                       rows.before)  # fmt: skip
-    weight = np.where(rows.corrupt > 0, 0, weigh(reports))
-    total = np.bincount(rows.step, weight, minlength=schedule.steps)[rows.step]
+    apart = (schedule.fate[rows.dispatch] == Fate.LATE) & (settles != "next_step")
+    weight = np.where(apart | (rows.corrupt > 0), 0, weigh(reports))
+    total = np.bincount(rows.joins, weight, minlength=schedule.steps)[rows.joins]
     part = np.zeros(len(schedule.client))
     part[rows.dispatch] = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
     return part

@@ -1,7 +1,7 @@
 import itertools
 
 from stragglers import config, records
-from stragglers.report.colours import DASHES, MARKERS, looks
+from stragglers.report.colours import DASHES, FAMILIES, MARKERS, _shaded, looks
 from stragglers.report.experiments import sections
 from tests.report.fabricate import run_folder
 
@@ -19,6 +19,12 @@ def test_every_row_has_a_look_of_its_own(tmp_path):
     assert len(set(found.values())) == len(names) == 13
     assert {one.dash for one in found.values()} <= DASHES.keys()
     assert {one.marker for one in found.values()} <= MARKERS.keys()
+
+
+def test_shades_of_every_family_are_told_apart():
+    for family, colour in FAMILIES.items():
+        shades = {_shaded(colour, (index + 1) / 4 - 0.5) for index in range(3)}
+        assert len(shades) == 3, family
 
 
 def test_an_algorithm_keeps_its_colour_whoever_is_beside_it(tmp_path):

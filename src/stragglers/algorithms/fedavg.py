@@ -6,7 +6,7 @@ With SGD and learning rate 1 this is FedAvg proper (McMahan et al., 2017); with 
 federated optimization (Reddi et al., 2021). Late reports are never looked at. Under a buffered
 schedule the same step is FedBuff (Nguyen et al., 2022): its deltas started from older versions.
 
-`semi_async` has rounds that close without late reports, too, but loses none of them:
+`semi_async` has rounds that close without late reports, too, but uses them:
 
     w[t+1] = server(w[t], mean of those deltas and of late ones that came since the last step)
 

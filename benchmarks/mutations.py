@@ -598,8 +598,9 @@ MUTATIONS = [
         "self.gathered = plus(self.gathered, self.joining)", "late reports join every step",
     ),
     Mutation(
-        "joins", COORDINATOR, "self._report(job, delta, self.version))\n        elif",
-        "self._report(job, delta, self._step_now()))\n        elif",
+        "joins", COORDINATOR,
+        "self.joining = plus(self.joining, self._report(job, delta, self.version))",
+        "self.joining = plus(self.joining, self._report(job, delta, self._step_now()))",
         "the interpreter weighs a report that joins as one of the step before",
     ),
     Mutation(

@@ -13,7 +13,7 @@ GROUPS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0
 
 FAMILIES = {
     "fedavg": "#56B4E9", "fedadam": "#0072B2", "fedbuff": "#E69F00",
-    "semi-async": "#7F7F7F", "fare-dust": "#009E73", "feast": "#D55E00", "other": "#CC79A7",
+    "semi-async": "#8C564B", "fare-dust": "#009E73", "feast": "#D55E00", "other": "#CC79A7",
 }  # fmt: skip
 
 # What follows the family in a row's name: dash, marker; in the words of plotly and of matplotlib.

@@ -53,11 +53,14 @@ class Log:
 
 def over_selected(
     cohort_of, delay_of, *, goal, cohort, rounds, late_seconds=None, late_rounds=None,
-    round_timeout=None, minimum=None, twice=lambda d: False,
+    round_timeout=None, minimum=None, twice=lambda d: False, starts=lambda g, now: now,
 ):  # fmt: skip
-    """`cohort_of(t)` gives round t's clients, `delay_of(d, client)` dispatch d's latency."""
+    """`cohort_of(t)` gives round t's clients, `delay_of(d, client)` dispatch d's latency.
+
+    `starts(g, now)` is when the g-th group starts that may start now.
+    """
     log = Log()
-    events = [(0.0, DISPATCH, 0)]
+    events = [(starts(0, 0.0), DISPATCH, 0)]
     opened, closed, arrived = [], 0, 0  # `closed` rounds so far; reports of the open round
     # A plan ends with the reports of its last moment, or with the last late one.
     while closed < rounds or (
@@ -72,7 +75,7 @@ def over_selected(
                 closed += 1
                 log.close_step(now, minimum or 1)
                 if closed < rounds:
-                    heapq.heappush(events, (now, DISPATCH, len(log.jobs)))
+                    heapq.heappush(events, (starts(closed, now), DISPATCH, len(log.jobs)))
             continue
         if kind == DISPATCH:
             opened.append(now)
@@ -96,7 +99,7 @@ def over_selected(
                 closed += 1
                 log.close_step(now, 1)
                 if closed < rounds:
-                    heapq.heappush(events, (now, DISPATCH, len(log.jobs)))
+                    heapq.heappush(events, (starts(closed, now), DISPATCH, len(log.jobs)))
             continue
         step = closed if round_is_open else closed - 1
         if job.version in log.abandoned:
@@ -122,12 +125,12 @@ def over_selected(
 
 def buffered(
     first_clients, refill_of, delay_of, *, buffer, steps, group,
-    client_timeout=np.inf, minimum=None, twice=lambda d: False,
+    client_timeout=np.inf, minimum=None, twice=lambda d: False, starts=lambda g, now: now,
 ):  # fmt: skip
     """`refill_of(g)` gives the g-th refill's clients; one follows on every `group` reports."""
     log = Log()
     order = itertools.count()
-    events = [(0.0, DISPATCH, next(order), first_clients)]
+    events = [(starts(0, 0.0), DISPATCH, next(order), first_clients)]
     places, refills = 0, 0
     while len(log.times) < steps:
         if not events or events[0][0] == np.inf:
@@ -149,7 +152,8 @@ def buffered(
         job.fate, job.step = ("unused", None) if given_up else ("on_time", len(log.times))
         places += 1
         if places % group == 0:
-            heapq.heappush(events, (now, DISPATCH, next(order), refill_of(refills)))
+            moment = starts(refills + 1, now)
+            heapq.heappush(events, (moment, DISPATCH, next(order), refill_of(refills)))
             refills += 1
         if places % buffer == 0:
             log.close_step(now, minimum or 1)

@@ -14,7 +14,7 @@ import pytest
 from stragglers import draws, metrics
 from stragglers.buffer import buffered
 from stragglers.client import Data, Job, local_steps, local_training
-from stragglers.coordinator import Buffer, Coordinator
+from stragglers.coordinator import Buffer, Coordinator, Rounds
 from stragglers.interpret import interpret
 from stragglers.lanes import Load
 from stragglers.latency import Draw
@@ -81,15 +81,18 @@ def table_latency(table, sizes, epochs=1):
     return latency
 
 
-def plan_for(task, policy, table, *, seed, steps, epochs=1):
-    """The schedule of a policy (as coordinator.py names them) over tabled latencies."""
+def plan_for(task, policy, table, *, seed, steps, epochs=1, **asked):
+    """The schedule of a policy (as coordinator.py names them) over tabled latencies.
+
+    `asked` is who can be: busy, there.
+    """
     latency = table_latency(table, task.population.examples, epochs)
     clients = task.population.clients
     if isinstance(policy, Buffer):
         return buffered(clients, latency, seed=seed, updates=steps * policy.buffer,
-                        **policy._asdict())  # fmt: skip
+                        **policy._asdict(), **asked)  # fmt: skip
     return over_selected(clients, latency, seed=seed, updates=steps * policy.goal,
-                         **policy._asdict())  # fmt: skip
+                         **policy._asdict(), **asked)  # fmt: skip
 
 
 @cache
@@ -156,15 +159,39 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
 
 
 def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None,
-                   epochs=1, spoil=None, coordinator=Coordinator):  # fmt: skip
-    """Event by event; `spoil(dispatch, delta)` may damage reports."""
+                   epochs=1, spoil=None, coordinator=Coordinator, plan=None):  # fmt: skip
+    """Event by event; `spoil(dispatch, delta)` may damage reports.
+
+    A `plan` says who starts when, and when each reports; else all that can be drawn may start.
+    """
     sizes = task.population.examples
     clients = task.population.clients
     train = trainer(task.model, client)
     data = Data(jnp.asarray(task.x), jnp.asarray(task.y))
     delay = table_latency(table, sizes, epochs)
 
+    def members(group):
+        if isinstance(policy, Rounds):
+            return slice(group * policy.cohort, (group + 1) * policy.cohort)
+        size = policy.buffer if policy.refill == "at_update" else 1
+        first = policy.concurrency + (group - 1) * size
+        return slice(first, first + size) if group else slice(0, policy.concurrency)
+
+    def starts(group, now):
+        if plan is None:
+            return now
+        (start,) = {*plan.start[members(group)]} or {np.inf}
+        assert start >= now
+        return start
+
+    def seconds(dispatch, client):
+        if plan is not None:
+            return plan.report[dispatch] - plan.start[dispatch]
+        return float(delay(dispatch, np.array([client])).seconds[0])
+
     def choose(group):
+        if plan is not None:
+            return plan.client[members(group)].tolist()
         if isinstance(policy, Buffer):
             if group == 0:
                 return draws.cohorts(seed, draws.Purpose.FIRST_CLIENTS, clients,
@@ -196,7 +223,7 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
     server = coordinator(
         algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose, weight, teacher
     )
-    return interpret(server, do, lambda d, c: float(delay(d, np.array([c])).seconds[0]), steps)
+    return interpret(server, do, seconds, steps, starts)
 
 
 def matrix(params):

@@ -66,7 +66,7 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
 
     def known_at(d):
         if algorithm == "semi_async" and plan.fate[d] == Fate.LATE:
-            return max(plan.step[d], plan.version[d] + 1)
+            return max(np.sum(plan.time < plan.report[d]), plan.version[d] + 1)
         return plan.step[d]
 
     def joins(d):

@@ -200,7 +200,7 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
     told = plan.summarise(TWO_GROUPS, made, np.ones(6), made.examples < 1)
     assert told["abandoned"] == 2 and told["server_steps"] == 4 and told["dispatches"] == 12
     assert told["faults"] == {
-        "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2
+        "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2, "left": 0
     }  # fmt: skip
     assert told["reports"] == {"on_time": 6, "late": 0, "unused": 2, "in_flight": 0, "lost": 4}
     # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report, and so

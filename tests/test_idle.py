@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stragglers import draws, idle, latency, population
+from stragglers import idle, latency, population
+from stragglers.availability import intervals
 from stragglers.buffer import buffered
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
@@ -15,93 +16,205 @@ from stragglers.schedule import Fate
 from tests import events
 from tests.timetables import (
     FAULTS,
+    NAMES,
     TIMEOUTS,
-    assert_agrees,
     assert_same,
     beginning,
     buffer_cases,
+    is_lost,
     rounds_cases,
     table_faults,
     table_latency,
 )
 
-
-def pool_of(case, table, codes):
-    return idle.Pool(case["clients"], table_latency(table), table_faults(codes), case["seed"], None)
-
-
-def busy_until(plan, clients, before):
-    """When each client is idle again, as far as dispatches up to a number tell."""
-    until = np.zeros(clients)
-    np.maximum.at(until, plan.client[:before], plan.stop[:before])
-    return until
+CYCLE = 12  # seconds
+HOURS = st.lists(
+    st.tuples(st.integers(0, CYCLE - 1), st.integers(1, CYCLE)), min_size=9, max_size=9
+)
+LEAVING = st.sampled_from(["lose", "pause", "finish"])
+BUSY = st.sampled_from(["again", "skip"])
+REFUSED = ("never opens", "never closes", "never ends", "are abandoned", "less than the",
+           "never there together", "never comes")  # fmt: skip
 
 
-def earliest(until, size, now):
-    """The first moment at which so many are idle, by trying all at which one becomes so."""
-    moments = [now, *sorted(end for end in until if end > now)]
-    return next(moment for moment in moments if np.sum(until <= moment) >= size)
+def there_of(hours, clients, leaving):
+    """One interval of each client, by its first second and its length; or all always there."""
+    if hours is None:
+        return None
+    begin, length = np.array(hours[:clients], float).T
+    return intervals(np.arange(clients), begin / 3600, length / 3600, clients=clients,
+                     cycle=CYCLE / 3600, leaving=leaving)  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
-@given(rounds_cases(), FAULTS, st.one_of(st.none(), TIMEOUTS))
-def test_rounds_open_when_a_cohort_is_idle(case_and_table, codes, timeout):
+def pool_of(case, table, codes, busy="skip", there=None):
+    faults = table_faults(codes)
+    return idle.Pool(case["clients"], table_latency(table), faults, case["seed"], None, busy, there)
+
+
+class Asked:
+    """A plan, looked at dispatch by dispatch: who was idle when, and what leaving did."""
+
+    def __init__(self, plan, clients, table, codes, busy, hours, leaving):
+        self.plan, self.clients, self.hours, self.busy = plan, clients, hours, busy
+        self.table, self.codes, self.leaving = table, codes, leaving
+
+    def until(self, before):
+        """When each client is done, as far as dispatches up to a number tell."""
+        until = np.zeros(self.clients)
+        if self.busy == "skip":
+            np.maximum.at(until, self.plan.client[:before], self.plan.stop[:before])
+        return until
+
+    def is_there(self, client, time):
+        if self.hours is None:
+            return True
+        begin, length = self.hours[client]
+        return (time - begin) % CYCLE < length
+
+    def idle(self, before, time):
+        until = self.until(before)
+        return [c for c in range(self.clients) if until[c] <= time and self.is_there(c, time)]
+
+    def earliest(self, before, size, now):
+        """The first moment when so many are idle, by trying all at which one comes or is done."""
+        comes = {k * CYCLE + begin for begin, _ in self.hours or [] for k in range(200)}
+        moments = {now, *comes, *self.until(before)}
+        tried = (moment for moment in sorted(moments) if moment >= now)
+        return next(moment for moment in tried if len(self.idle(before, moment)) >= size)
+
+    def check(self, number):
+        """That a client was idle when it started, and that its report comes when it should."""
+        plan = self.plan
+        client, start = plan.client[number], plan.start[number]
+        assert client in self.idle(number - self.place(number), start)
+        code = self.codes[number % len(self.codes)]
+        seconds = self.table[number % len(self.table)]
+        works = {Fault.DROP_OUT: 0.0, Fault.CRASH: 0.5}.get(code, 1.0)
+        works = works * seconds if works else 0.0
+        report = np.inf if is_lost(code) else seconds
+        if self.hours is not None and self.leaving != "finish":
+            begin, length = self.hours[client]
+            stay = np.inf if length == CYCLE else length - (start - begin) % CYCLE
+            if self.leaving == "lose" and works > stay:
+                assert plan.fault[number] == Fault.LEFT and plan.fate[number] == Fate.LOST
+                report, works = np.inf, stay
+            elif self.leaving == "pause":
+                report, works = (paused(t, stay, length) for t in (report, works))
+        np.testing.assert_allclose(plan.report[number] - start, report, atol=1e-6)
+        np.testing.assert_allclose(plan.stop[number] - start, works, atol=1e-6)
+
+    def place(self, number):
+        """Among those that started together, which are drawn from the same idle ones."""
+        together = np.flatnonzero(self.plan.start == self.plan.start[number])
+        return int(number - together[0]) if self.busy == "again" else 0
+
+
+def paused(work, stay, length):
+    """Seconds until a client has worked so many, there for `length` of every cycle."""
+    if work <= stay or work == np.inf:
+        return work
+    cycles, rest = divmod(work - stay, length)
+    if rest == 0:
+        cycles, rest = cycles - 1, length
+    return stay + (CYCLE - length) + cycles * CYCLE + rest
+
+
+@settings(max_examples=600, deadline=None)
+@given(rounds_cases(), FAULTS, st.one_of(st.none(), TIMEOUTS), BUSY, st.one_of(st.none(), HOURS),
+       LEAVING)  # fmt: skip
+def test_rounds_open_when_a_cohort_is_idle(case_and_table, codes, timeout, busy, hours, leaving):
     case, table = case_and_table
     case["round_timeout"] = timeout
-    try:
-        plan = over_selected(latency=table_latency(table), faults=table_faults(codes),
-                             busy="skip", **case)  # fmt: skip
-    except BadInput as error:
-        told = ("never opens", "never closes", "never ends", "are abandoned", "less than the")
-        assert any(words in str(error) for words in told)
-        return
     clients, cohort, goal = case["clients"], case["cohort"], case["goal"]
+    there = there_of(hours, clients, leaving)
+    assume(busy == "skip" or there is not None)
+    try:
+        plan = over_selected(latency=table_latency(table), faults=table_faults(codes), busy=busy,
+                             there=there, **case)  # fmt: skip
+    except BadInput as error:
+        assert any(words in str(error) for words in REFUSED)
+        return
+    asked = Asked(plan, clients, table, codes, busy, hours, leaving)
     opens = plan.start[::cohort]
-    pool = pool_of(case, table, codes)
+    pool = pool_of(case, table, codes, busy, there)
     for t in range(plan.steps):
         rows = slice(t * cohort, (t + 1) * cohort)
-        until = busy_until(plan, clients, t * cohort)
-        assert opens[t] == earliest(until, cohort, plan.time[t - 1] if t else 0.0)
+        assert opens[t] == asked.earliest(t * cohort, cohort, plan.time[t - 1] if t else 0.0)
         assert len({*plan.client[rows]}) == cohort
-        assert np.all(until[plan.client[rows]] <= opens[t])
-        pool.until[:], pool.groups = until, t
-        assert plan.client[rows].tolist() == pool.draw(cohort, opens[t]).tolist()
-        took = np.sort(plan.report[rows])[goal - 1]
-        assert plan.time[t] == (took if timeout is None else min(took, opens[t] + timeout))
-    late = plan.fate == Fate.LATE
-    if case["late_rounds"] is not None:
-        met = np.searchsorted(plan.time, plan.report[late])
-        assert plan.step[late].tolist() == np.maximum(met, plan.version[late]).tolist()
+        pool.until[:], pool.groups = asked.until(t * cohort), t
+        assert plan.client[rows].tolist() == pool.draw(cohort, opens[t])[1].tolist()
+    for number in range(len(plan.client)):
+        asked.check(number)
+    delay = plan.report - plan.start
+    if not np.array_equal(plan.start + delay, plan.report):
+        return  # the witness would round otherwise
+    log = events.over_selected(
+        lambda t: plan.client[t * cohort : (t + 1) * cohort].tolist(), lambda d, c: delay[d],
+        goal=goal, cohort=cohort, rounds=plan.steps, late_seconds=case["late_seconds"],
+        late_rounds=case["late_rounds"], round_timeout=timeout, starts=lambda t, now: opens[t],
+    )  # fmt: skip
+    assert plan.time.tolist() == log.times
+    assert plan.version.tolist() == [job.version for job in log.jobs]
+    fates = [NAMES[fate] for fate in plan.fate]
+    for number, job in enumerate(log.jobs):
+        if fates[number] != "lost":
+            assert job.fate == fates[number]
+            assert plan.step[number] == (plan.steps if job.step is None else job.step)
 
 
-@settings(max_examples=400, deadline=None)
-@given(buffer_cases(), st.one_of(st.none(), TIMEOUTS))
-def test_buffers_agree_with_the_witness_of_the_same_clients(case_and_table, timeout):
+@settings(max_examples=600, deadline=None)
+@given(buffer_cases(), FAULTS, st.one_of(st.none(), TIMEOUTS), BUSY, st.one_of(st.none(), HOURS),
+       LEAVING)  # fmt: skip
+def test_buffers_agree_with_the_witness_of_the_same_clients(
+    case_and_table, codes, timeout, busy, hours, leaving
+):
     case, table = case_and_table
     case["client_timeout"] = timeout
+    there = there_of(hours, case["clients"], leaving)
+    assume(busy == "skip" or there is not None)
     try:
-        plan = buffered(latency=table_latency(table), busy="skip", **case)
+        plan = buffered(latency=table_latency(table), faults=table_faults(codes), busy=busy,
+                        there=there, **case)  # fmt: skip
     except BadInput as error:
-        assert any(words in str(error) for words in ("never comes", "are abandoned", "are idle at"))
+        assert any(words in str(error) for words in REFUSED)
         return
+    asked = Asked(plan, case["clients"], table, codes, busy, hours, leaving)
     group = case["buffer"] if case["refill"] == "at_update" else 1
-    steps = case["updates"] // case["buffer"]
-    pool = pool_of(case, table, [Fault.NONE])
-    first = draws.cohorts(
-        case["seed"], draws.Purpose.FIRST_CLIENTS, case["clients"], case["concurrency"], 0, 1
-    )[0]
-    patience = np.inf if timeout is None else timeout
-    who = idle.of_buffer(pool, first, group=group, groups=steps * case["buffer"] // group,
-                         patience=patience)  # fmt: skip
-    refills = who[case["concurrency"] :].reshape(-1, group)
+    first = case["concurrency"]
+    for number in range(len(plan.client)):
+        if busy == "again" or number < first or (number - first) % group == 0:
+            asked.check(number)
+    delay = plan.report - plan.start
+    if not np.array_equal(plan.start + delay, plan.report):
+        return
+    begins = [*range(first, len(plan.client), group)]
+    last_group = plan.client[begins[-1] :].tolist() if begins else []
+
+    def starts(g, now):
+        if g == 0:
+            return asked.earliest(0, first, 0.0) if hours is not None else 0.0
+        if g > len(begins):
+            return np.inf
+        moment = plan.start[begins[g - 1]]
+        assert moment == asked.earliest(begins[g - 1], group, max(now, moment_before(g)))
+        return moment
+
+    def moment_before(g):
+        return plan.start[begins[g - 2]] if g > 1 else plan.start[0]
+
     log = events.buffered(
-        first.tolist(), lambda g: refills[g].tolist() if g < len(refills) else [0] * group,
-        lambda d, client: table[d % len(table)], buffer=case["buffer"], steps=steps, group=group,
-        client_timeout=patience,
+        plan.client[:first].tolist(),
+        lambda g: plan.client[begins[g] : begins[g] + group].tolist() if g < len(begins) else [],
+        lambda d, client: delay[d], buffer=case["buffer"], steps=plan.steps, group=group,
+        client_timeout=np.inf if timeout is None else timeout, starts=starts,
     )  # fmt: skip
-    assert_agrees(plan, log)
-    for number, client in enumerate(plan.client):
-        assert busy_until(plan, case["clients"], number)[client] <= plan.start[number]
+    assert last_group or not begins
+    assert plan.time.tolist() == log.times
+    assert plan.version.tolist() == [job.version for job in log.jobs]
+    for number, job in enumerate(log.jobs):
+        if plan.fate[number] != Fate.LOST:
+            assert NAMES[plan.fate[number]] == job.fate
+            assert plan.step[number] == (plan.steps if job.step is None else job.step)
 
 
 def test_a_round_waits_by_hand():
@@ -124,7 +237,7 @@ def test_all_that_are_idle_are_equally_likely():
     first = np.zeros(12)
     for group in range(3000):
         never.groups = group
-        first[never.draw(3, 5.0)[0]] += 1
+        first[never.draw(3, 5.0)[1][0]] += 1
     expected = 3000 * np.where(np.isinf(never.until), 0, weight) / 12
     assert np.all(first[[0, 1, 6, 7]] == 0)
     chi = np.sum((first - expected)[expected > 0] ** 2 / expected[expected > 0])
@@ -136,9 +249,10 @@ def test_the_last_idle_ones_are_found():
     busy = idle.Pool(100_000, lambda first, who: Draw(np.ones(len(who)), who), None, 0, None)
     busy.until[:] = 9.0
     busy.until[[5, 50_000, 99_999]] = 1.0
-    assert {*busy.draw(3, 1.0).tolist()} == {5, 50_000, 99_999}
-    with pytest.raises(BadInput, match="3 clients are idle at 1 s and 4 shall start; lower"):
-        busy.draw(4, 1.0)
+    now, who = busy.draw(3, 1.0)
+    assert now == 1.0 and {*who.tolist()} == {5, 50_000, 99_999}
+    assert busy.draw(4, 1.0)[0] == 9.0
+    assert busy.draw(100_001, 1.0)[0] == np.inf
 
 
 @pytest.mark.parametrize("make, budget", [

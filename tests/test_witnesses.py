@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from stragglers import handover, kernels, weights
+from stragglers import availability, handover, kernels, weights
 from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -16,6 +16,7 @@ from stragglers.client import Client
 from stragglers.coordinator import Buffer, Rounds
 from stragglers.latency import PER_DOMAIN, latency
 from stragglers.models.cnn import cnn
+from stragglers.plan import waited
 from stragglers.rounds import over_selected
 from stragglers.schedule import Fate
 from stragglers.shuffle import seed_word
@@ -115,7 +116,7 @@ def built(algorithm, server, by, ema):
     return with_ema(ALGORITHMS[algorithm][0](optimizer, Mean(by)), ema)
 
 
-def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None):
+def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, **asked):
     task, table = linear_task(dtype=dtype), latencies(seed) if table is None else table
     expected = ALGORITHMS[algorithm][1]
     server, by, ema = option.get("server", SGD), option.get("by", "weight"), option.get("ema", 0.0)
@@ -134,13 +135,13 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None):
         columns = staleness, sizes[who], made * (sizes[who] > 0), step, before
         return float(weigh(weights.Reports(*(np.array([column]) for column in columns)))[0])
 
-    plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs)
+    plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, **asked)
     simulated = simulate(
         task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
     )
     interpreted = by_interpreter(
         task, policy, table, chosen, client, seed=seed, steps=STEPS, weigh=weigh,
-        epochs=epochs,
+        epochs=epochs, plan=plan if asked else None,
     )  # fmt: skip
     w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))
     referred = reference.run(
@@ -178,6 +179,39 @@ def test_steps_that_are_given_up(policy, algorithm):
     with jax.enable_x64(True):
         simulated, interpreted, referred = witnesses(
             GIVEN_UP[policy], algorithm, option, table=table
+        )
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
+# Five of nine clients come with a cycle of twelve seconds, four in the middle of it.
+THERE = availability.intervals(
+    np.arange(9), np.array([0, 0, 0, 0, 0, 6, 6, 6, 6]) / 3600,
+    np.array([3, 2, 4, 3, 5, 2, 3, 4, 3]) / 3600, clients=9, cycle=12 / 3600, leaving="pause",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust", "feast"])
+@pytest.mark.parametrize("asked", [
+    dict(there=THERE), dict(there=THERE, busy="skip"), dict(busy="skip"),
+    dict(there=THERE._replace(leaving="lose")),
+])  # fmt: skip
+def test_groups_that_wait_for_their_clients(policy, algorithm, asked):
+    """Whole seconds, so that reports tie with one another, with starts and with server steps."""
+    chosen, table = POLICIES[policy], np.random.default_rng(4).integers(0, 7, 60)
+    size = 4 if "there" in asked else 9
+    if isinstance(chosen, Buffer):
+        chosen = chosen._replace(concurrency=size, client_timeout=5.0)
+    else:
+        chosen = chosen._replace(cohort=size, goal=min(chosen.goal, 3), round_timeout=5.0)
+    plan = plan_for(linear_task(), chosen, table, seed=3, steps=STEPS, **asked)
+    assert waited(plan) > 0 or (isinstance(chosen, Buffer) and "there" not in asked)
+    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM,
+                  weigh=dict(discount="inverse_sqrt", participation="corrected"))  # fmt: skip
+    with jax.enable_x64(True):
+        simulated, interpreted, referred = witnesses(
+            chosen, algorithm, option, table=table, **asked
         )
     for other in (interpreted, referred):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)

@@ -6,8 +6,9 @@
     report       start + latency
     version      (reports before start) // buffer
 
-With a `client_timeout` a client is given up so long after its start: it is replaced as if it had
-reported, and its place in the buffer stays empty. The rules of order, clock and budget are those of
+or, where not everybody can be asked, when enough are idle after that (idle.py). With a
+`client_timeout` a client is given up so long after its start: it is replaced as if it had reported,
+and its place in the buffer stays empty. The rules of order, clock and budget are those of
 schedule.py.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import draws, idle, schedule
+from stragglers.availability import Availability
 from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
@@ -38,16 +40,18 @@ def buffered(
     faults: Faults | None = None,
     check_in: NDArray[np.float64] | None = None,
     busy: Busy = "again",
+    there: Availability | None = None,
 ) -> Schedule:
     """Asynchronous server steps on every `buffer` reports, with `concurrency` clients under way.
 
-    As many whole steps are made as fit into `updates`. `check_in` and `busy` as in rounds.py.
+    As many whole steps are made as fit into `updates`. `check_in`, `busy` and `there` as in
+    rounds.py.
     """
     steps, least = check(
         buffer=buffer, concurrency=concurrency, updates=updates, client_timeout=client_timeout,
         minimum=minimum,
     )  # fmt: skip
-    schedule.check_drawable("concurrency", concurrency, clients, check_in)
+    schedule.check_drawable("concurrency", concurrency, clients, check_in, there)
     group = buffer if refill == "at_update" else 1
 
     groups = steps * buffer // group  # as many as replace every report
@@ -56,33 +60,36 @@ def buffered(
     first = draws.cohorts(seed, draws.Purpose.FIRST_CLIENTS, clients, concurrency, 0, 1, check_in)[
         0
     ]
-    if busy == "again":
+    # `source[i]` is the dispatch that comes i-th, as a report or given up, at time `arrival[i]`.
+    if busy == "skip" or there is not None:
+        pool = idle.Pool(clients, latency, faults, seed, check_in, busy, there)
+        who, start, drawn, arrival, source = idle.of_buffer(
+            pool, first if there is None else None, size=concurrency, group=group, groups=groups,
+            patience=patience,
+        )  # fmt: skip
+    else:
         refills = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, group, 0, groups, check_in)
         who = np.concatenate([first, refills.ravel()])
-    else:
-        pool = idle.Pool(clients, latency, faults, seed, check_in)
-        who = idle.of_buffer(pool, first, group=group, groups=groups, patience=patience)
-    drawn = schedule.drawn(latency, faults, who)
-    delay = np.minimum(drawn.seconds, patience)
-
-    # `source[i]` is the dispatch that comes i-th, as a report or given up, at time `arrival[i]`.
-    if refill == "at_update":
-        arrival, source = _group_by_group(delay, concurrency, buffer, steps * buffer)
-    else:
-        arrival, source = _one_for_one(delay, concurrency, steps * buffer)
+        drawn = schedule.drawn(latency, faults, who)
+        delay = np.minimum(drawn.seconds, patience)
+        if refill == "at_update":
+            arrival, source = _group_by_group(delay, concurrency, buffer, steps * buffer)
+        else:
+            arrival, source = _one_for_one(delay, concurrency, steps * buffer)
+        replaced = np.repeat(arrival[group - 1 :: group], group)
+        start = np.concatenate([np.zeros(concurrency), replaced])
     if not np.isfinite(arrival[-1]):
         stuck = int(np.argmax(np.isinf(arrival))) // buffer
         raise BadInput(
             f"server step {stuck} never comes: fewer than buffer={buffer} of the "
             f"concurrency={concurrency} clients under way ever report; set `client_timeout` or "
-            "check the latencies and the faults"
+            "check the latencies, the faults and who is there"
         )
     time = arrival[buffer - 1 :: buffer]
-    start = np.concatenate([np.zeros(concurrency), np.repeat(arrival[group - 1 :: group], group)])
     leader = np.concatenate([  # number of the first dispatch of the group that starts together
         np.zeros(concurrency, np.int64),
         np.repeat(np.arange(concurrency, dispatches, group), group),
-    ])  # fmt: skip
+    ])[: len(who)]  # fmt: skip
     # Dispatches that come before the last report; the others never happen.
     started = int(np.sum((start < arrival[-1]) | (leader <= source[-1])))
 
@@ -94,7 +101,7 @@ def buffered(
         raise BadInput(f"all {steps} server steps are abandoned: fewer than minimum={least} of "
                        f"buffer={buffer} clients report within client_timeout={client_timeout} s; "
                        "raise it, lower `minimum`, or check the faults")  # fmt: skip
-    step = np.full(dispatches, steps, np.int32)
+    step = np.full(len(who), steps, np.int32)
     step[source] = np.repeat(np.arange(steps, dtype=np.int32), buffer)
     fate = np.where(step < steps, Fate.ON_TIME, Fate.IN_FLIGHT).astype(np.int8)
     fate[(step < steps) & ~(answers & np.append(counted > 0, False)[step])] = Fate.UNUSED
@@ -196,7 +203,8 @@ def _reports_before(
     # a plain one. `moment` numbers the distinct times, the sequence rides in the low digits.
     moment = np.cumsum(np.diff(arrival, prepend=-1.0) > 0)
     radix = int(max(source.max(), leader.max())) + 1
-    at_start = np.concatenate([moment, [moment[-1] + 1]])[np.searchsorted(arrival, start)]
-    at_zero = start < arrival[0]  # before any report
-    key = np.where(at_zero, 0, at_start * radix + leader)
+    place = np.searchsorted(arrival, start)
+    at_start = np.append(moment, moment[-1] + 1)[place]
+    at_a_report = np.append(arrival, np.inf)[place] == start  # else before any of that moment
+    key = at_start * radix + np.where(at_a_report, leader, 0)
     return np.searchsorted(moment * radix + source, key).astype(np.int32)

@@ -9,7 +9,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import buffer, faults, latency, population, room, rounds, settings, subset
+from stragglers import (
+    availability,
+    buffer,
+    faults,
+    latency,
+    population,
+    room,
+    rounds,
+    settings,
+    subset,
+)
+from stragglers.availability import Availability
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
@@ -246,6 +257,24 @@ def checking_in(given: dict[str, float] | None, who: Population) -> NDArray[np.f
     return None if weights.min() == weights.max() > 0 else weights
 
 
+def being_there(
+    given: settings.Availability | None, who: Population, seed: int
+) -> Availability | None:
+    """When each client is there; None if all always are."""
+    if given is None:
+        return None
+    common: dict[str, Any] = {"cycle": given.cycle, "leaving": given.leaving}
+    with about("availability"):
+        if given.csv is not None and given.groups is None:
+            return availability.from_csv(given.csv, who, **common)
+        if given.groups is not None and given.csv is None:
+            hours = {
+                name: availability.Hours(**fields(each)) for name, each in given.groups.items()
+            }
+            return availability.by_group(who, hours, seed=seed, **common)
+        raise BadInput("give `groups` or `csv`, and not both")
+
+
 def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     """The experiment's schedule for these clients."""
     given, seed = experiment.schedule, experiment.seed
@@ -264,6 +293,7 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         "faults": struck(experiment.faults, who, seed),
         "check_in": checking_in(given.check_in, who),
         "busy": given.busy,
+        "there": being_there(experiment.availability, who, seed),
     }
     if isinstance(given, settings.Buffered):
         return buffer.buffered(

@@ -25,6 +25,7 @@ ALTERNATIVES = [
     {"schedule.late_seconds", "schedule.late_rounds"},
     {"schedule.time_limit.seconds", "schedule.time_limit.percentile"},
     {"task.csv", "task.groups"},
+    {"availability.csv", "availability.groups"},
 ]
 KINDS = ("kind", "model", "name", "optimizer")  # keys that say what else a section has
 BARE_FRACTION = re.compile(r"[+-]?\.\d+(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)  # no TOML

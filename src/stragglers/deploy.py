@@ -3,8 +3,9 @@
     algorithm, policy, weigh, steps    for live.serve
     client, epochs                     for clients that train by client.on_own_data
 
-Of the rest task, latency and faults are the fleet's own now. `updates` are divided among steps as
-plans do: by the reports that close a step, or, where late ones count as well, by all of a cohort.
+Of the rest task, latency, faults and availability are the fleet's own now. `updates` are divided
+among steps as plans do: by the reports that close a step, or, where late ones count as well, by all
+of a cohort.
 """
 
 from typing import NamedTuple

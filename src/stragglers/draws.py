@@ -52,6 +52,7 @@ class Purpose(IntEnum):
     DIGITS = 24  # which of EMNIST's stay where there are to be fewer
     IDLE = 25  # which clients a group starts where whoever is busy is not asked
     VALIDATION = 26  # which test examples settings may be chosen by
+    HOURS = 27  # when each client's day begins
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -4,14 +4,15 @@
     crash           never reports; its device worked for a uniform part of its time
     nan, inf, huge  reports a delta of such numbers: the server drops it
     duplicate       reports twice: the server counts one
+    left            was no longer there when it would have been done (availability.py)
 
-Each strikes a share of dispatches: of everybody, of a group, or of a client. Dispatch number d
-takes row d of a stream for each fault, so that a fault changes no other draw, a larger share
-strikes whoever a smaller one strikes, and a longer budget continues a shorter one. Where two
+Each but the last strikes a share of dispatches: of everybody, of a group, or of a client. Dispatch
+number d takes row d of a stream for each fault, so that a fault changes no other draw, a larger
+share strikes whoever a smaller one strikes, and a longer budget continues a shorter one. Where two
 strike one dispatch, the first of the list is what happens.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ class Fault(IntEnum):
     INF = 4
     HUGE = 5
     DUPLICATE = 6
+    LEFT = 7
 
 
 PURPOSES = {
@@ -46,6 +48,7 @@ PURPOSES = {
     Fault.DUPLICATE: Purpose.DUPLICATE,
 }
 NAMES = {fault.name.lower(): fault for fault in PURPOSES}  # as settings and files have them
+STRIKES = NAMES | {"left": Fault.LEFT}  # all that may happen
 
 
 class Struck(NamedTuple):
@@ -80,7 +83,7 @@ def faults(shares: Shares, *, seed: int) -> Faults:
 
 def lost(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
     """Whose report never comes."""
-    return (fault == Fault.DROP_OUT) | (fault == Fault.CRASH)
+    return (fault == Fault.DROP_OUT) | (fault == Fault.CRASH) | (fault == Fault.LEFT)
 
 
 def corrupted(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
@@ -104,7 +107,7 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
     for name in columns:
         if name not in NAMES:
             raise BadInput(f"{path}: line 1: {name!r}; {did_you_mean(name, NAMES)}")
-    of_client = {name: number for number, name in enumerate(_client_names(population))}
+    of_client = population.numbers()
     table = np.full((population.clients, len(columns)), np.nan)
     for line, row in rows:
         if not row:
@@ -112,7 +115,7 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
         shares, client = _shares(path, line, row, len(columns)), row[0].strip()
         if client not in of_client:
             raise BadInput(f"{path}: line {line}: no client {shown(client)} in {population.origin};"
-                           f" expected {_whom(population)}")  # fmt: skip
+                           f" expected a line for each, by {population.known_by()}")  # fmt: skip
         if not np.isnan(table[of_client[client], 0]):
             raise BadInput(f"{path}: line {line}: client {shown(client)} again, expected a line "
                            "for each")  # fmt: skip
@@ -122,18 +125,8 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
         first = shown([*of_client][missing[0]])
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         raise BadInput(f"{path}: no line for client {first}{others} of {population.origin}; "
-                       f"expected {_whom(population)}")  # fmt: skip
+                       f"expected a line for each, by {population.known_by()}")  # fmt: skip
     return dict(zip((NAMES[name] for name in columns), table.T, strict=True))
-
-
-def _client_names(population: Population) -> Iterable[str]:
-    return population.names or map(str, range(population.clients))
-
-
-def _whom(population: Population) -> str:
-    if population.names:
-        return "a line for each, by the names that its clients have there"
-    return f"a line for each, by its number from 0 to {population.clients - 1}"
 
 
 def _shares(path: Path, line: int, row: list[str], columns: int) -> list[float]:

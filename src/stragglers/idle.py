@@ -1,12 +1,18 @@
-"""Who starts, where whoever still works is not asked again: one group after another.
+"""Who starts, where not everybody can be asked: whoever still works, or is not there.
 
-    busy[c]    from the start of client c until its device stops, whatever becomes of its report
-    a group    is drawn from those who are not, each of them as likely as its weight says
-    opens[t]   when round t - 1 has closed and `cohort` clients are idle; the first at 0
+    busy[c]     from the start of client c until its device stops, whatever becomes of its report
+    idle        there (availability.py), and not busy if whoever is busy is skipped
+    a group     is drawn from those who are idle, each of them as likely as its weight says
+    starts[g]   when group g is asked for and enough are idle; of rounds these are opens[t]
 
-rounds.py and buffer.py then make their schedules of these clients as of any others; a late report
-that comes while a round waits to open meets that round's step. Draws have the address (seed,
-group), and depend on who is idle: schedules with other latencies share none.
+What leaving does to a client that works for s seconds and stays for less:
+
+    lose        its report never comes; its device stops when it leaves
+    pause       it goes on whenever it is there again
+    finish      nothing
+
+rounds.py and buffer.py then make their schedules of these groups as of any others. Draws have the
+address (seed, group), and depend on who is idle: schedules with other latencies share none.
 """
 
 import heapq
@@ -15,10 +21,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws, schedule
+from stragglers import availability, draws, schedule
+from stragglers.availability import Availability
 from stragglers.errors import BadInput
-from stragglers.faults import Faults
+from stragglers.faults import Fault, Faults
 from stragglers.latency import Latency
+from stragglers.schedule import Busy, Drawn
 
 TRIES = 20  # draws for each place, after which those who are left are counted
 
@@ -28,93 +36,194 @@ class Pool:
 
     def __init__(
         self, clients: int, latency: Latency, faults: Faults | None, seed: int,
-        check_in: NDArray[np.float64] | None,
+        check_in: NDArray[np.float64] | None, busy: Busy = "skip",
+        there: Availability | None = None,
     ) -> None:  # fmt: skip
         self.latency, self.faults, self.seed = latency, faults, seed
-        self.weight = np.ones(clients) if check_in is None else check_in
+        self.busy, self.there = busy, there
+        self.weight = schedule.chances(clients, check_in, there)
         self.shares = self.weight.cumsum() / self.weight.sum()
         self.until = np.zeros(clients)  # busy so long, seconds
         self.dispatches = self.groups = 0
+        self.parts: list[Drawn] = []
 
     def start(self, who: NDArray[np.int32], now: float) -> NDArray[np.float64]:
         """Has clients start together; the seconds that each takes to report."""
         drawn = schedule.drawn(self.latency, self.faults, who, start=self.dispatches)
-        self.until[who] = now + drawn.works
+        if self.there is not None:
+            drawn = _while_there(self.there, drawn, who, now)
+        if self.busy == "skip":
+            self.until[who] = now + drawn.works
         self.dispatches += len(who)
         self.groups += 1
+        self.parts.append(drawn)
         return drawn.seconds
 
-    def draw(self, size: int, now: float) -> NDArray[np.int32]:
-        """Clients who are idle now."""
+    def drawn(self) -> Drawn:
+        """What became of all who have started, in the order of dispatch."""
+        return Drawn(*map(np.concatenate, zip(*self.parts, strict=True)))
+
+    def draw(self, size: int, now: float) -> tuple[float, NDArray[np.int32]]:
+        """The next group, and when it starts: at once, or when so many are idle, if ever."""
+        who = self._from_idle(size, now)
+        if who is None:
+            now = self.when(size, now)
+            who = self._from_idle(size, now) if now < np.inf else None
+        return now, np.empty(0, np.int32) if who is None else who
+
+    def _from_idle(self, size: int, now: float) -> NDArray[np.int32] | None:
         chance = draws.generator(self.seed, draws.Purpose.IDLE, self.groups)
         chosen: dict[int, None] = {}  # in the order of drawing
         for _ in range(TRIES):
             places = np.searchsorted(self.shares, chance.random(size), side="right")
-            chosen |= dict.fromkeys(places[self.until[places] <= now].tolist())
+            chosen |= dict.fromkeys(places[self._is_idle(places, now)].tolist())
             if len(chosen) >= size:
                 return np.array([*chosen][:size], np.int32)
-        # Most are busy: the next is each of those who are left in proportion to its weight.
+        # Few are idle: the next is each of those who are left in proportion to its weight.
         left = np.setdiff1d(self.idle(now), [*chosen])
         if len(chosen) + len(left) < size:
-            there = len(chosen) + len(left)
-            raise BadInput(f"{there} clients are idle at {now:,.0f} s and {size} shall start; "
-                           "lower `concurrency` or raise `client_timeout`")  # fmt: skip
+            return None
         share = self.weight[left] / self.weight[left].sum()
         rest = chance.choice(left, size - len(chosen), replace=False, p=share)
         return np.array([*chosen, *rest.tolist()], np.int32)
 
+    def _is_idle(self, clients: NDArray[np.int64], now: float) -> NDArray[np.bool_]:
+        free = self.until[clients] <= now
+        return free if self.there is None else free & (
+            availability.stays(self.there, clients, now) > 0
+        )  # fmt: skip
+
     def idle(self, now: float) -> NDArray[np.int64]:
-        return np.flatnonzero((self.until <= now) & (self.weight > 0))
+        clients = np.flatnonzero(self.weight)
+        return clients[self._is_idle(clients, now)]
 
     def when(self, size: int, now: float) -> float:
-        """The first moment from now on when so many are idle."""
-        missing = size - len(self.idle(now))
-        if missing <= 0:
-            return now
-        ends = np.sort(self.until[(self.until > now) & (self.weight > 0)])
-        return float(ends[missing - 1]) if missing <= len(ends) else np.inf
+        """The first moment from now on when so many are idle; infinite if there is none."""
+        drawable = self.weight > 0
+        if self.there is None:
+            free = np.sort(np.maximum(self.until[drawable], now))
+            return float(free[size - 1]) if size <= len(free) else np.inf
+        pending = np.sort(self.until[drawable & (self.until < np.inf)])
+        first = window = int(now // self.there.cycle)
+        while True:
+            found = self._when_within(window, size, now)
+            if found is not None:
+                return found
+            # Cycles are all alike once nobody's work ends in them.
+            window += 1
+            if window > first + 1:
+                ends = pending[np.searchsorted(pending, (window - 1) * self.there.cycle) :]
+                if not len(ends):
+                    return np.inf
+                window = max(window, int(ends[0] // self.there.cycle))
+
+    def _when_within(self, window: int, size: int, now: float) -> float | None:
+        """The same in one cycle, or none."""
+        assert self.there is not None
+        there = self.there
+        owner = np.repeat(np.arange(len(self.weight)), np.diff(there.first))
+        idle_from, drawable = np.maximum(self.until[owner], now), self.weight[owner] > 0
+        comes, goes = [], []
+        for cycle in (window - 1, window):  # whose last interval may end in the next
+            since = np.maximum(cycle * there.cycle + there.begin, idle_from)
+            until = cycle * there.cycle + there.end
+            counts = (since < until) & drawable
+            comes.append(since[counts])
+            goes.append(until[counts])
+        arrive, leave = np.sort(np.concatenate(comes)), np.sort(np.concatenate(goes))
+        moments = arrive[arrive < (window + 1) * there.cycle]
+        idle = np.searchsorted(arrive, moments, side="right")
+        idle -= np.searchsorted(leave, moments, side="right")
+        enough = np.flatnonzero(idle >= size)
+        return float(moments[enough[0]]) if len(enough) else None
+
+
+def _while_there(there: Availability, drawn: Drawn, who: NDArray[np.int32], now: float) -> Drawn:
+    """What becomes of clients that may leave before they are done."""
+    if there.leaving == "pause":
+        seconds, works = (availability.takes(there, who, now, time)
+                          for time in (drawn.seconds, drawn.works))  # fmt: skip
+        return drawn._replace(seconds=seconds, works=works)
+    if there.leaving == "finish":
+        return drawn
+    stay = availability.stays(there, who, now)
+    left = drawn.works > stay
+    return drawn._replace(
+        seconds=np.where(left, np.inf, drawn.seconds),
+        works=np.minimum(drawn.works, stay),
+        fault=np.where(left, Fault.LEFT, drawn.fault).astype(np.int8),
+    )
 
 
 class Rounds(NamedTuple):
     who: NDArray[np.int32]  # [rounds, cohort]
     opens: NDArray[np.float64]  # [rounds]
+    drawn: Drawn
 
 
 def of_rounds(
     pool: Pool, *, goal: int, cohort: int, rounds: int, round_timeout: float | None
 ) -> Rounds:
-    """Rounds that open when their cohort is idle; after one that never closes nobody is drawn."""
-    who, opens = np.zeros((rounds, cohort), np.int32), np.full(rounds, np.inf)
+    """Rounds that open when their cohort is idle; one that never closes is the last."""
+    who, opens = [], []
     now = 0.0
-    for t in range(rounds):
-        now = pool.when(cohort, now)
+    while len(opens) < rounds and now < np.inf:
+        now, cohort_now = pool.draw(cohort, now)
         if now == np.inf:
-            raise BadInput(f"round {t} never opens: fewer than cohort={cohort} clients are ever "
-                           "idle again; lower `cohort` or check the latencies")  # fmt: skip
-        opens[t], who[t] = now, pool.draw(cohort, now)
-        seconds = np.partition(pool.start(who[t], now), goal - 1)[goal - 1]
+            raise BadInput(f"round {len(opens)} never opens: fewer than cohort={cohort} clients "
+                           "are ever idle together again; lower `cohort`, or check the latencies "
+                           "and who is there")  # fmt: skip
+        opens.append(now)
+        who.append(cohort_now)
+        seconds = np.partition(pool.start(cohort_now, now), goal - 1)[goal - 1]
         now += seconds if round_timeout is None else min(seconds, round_timeout)
-        if now == np.inf:
-            break
-    return Rounds(who, opens)
+    return Rounds(np.stack(who), np.array(opens), pool.drawn())
+
+
+class Buffer(NamedTuple):
+    who: NDArray[np.int32]  # in the order of dispatch
+    start: NDArray[np.float64]
+    drawn: Drawn
+    arrival: NDArray[np.float64]  # of reports, and of clients that are given up, in order
+    source: NDArray[np.int64]  # the dispatch of each
 
 
 def of_buffer(
-    pool: Pool, first: NDArray[np.int32], *, group: int, groups: int, patience: float
-) -> NDArray[np.int32]:
-    """Clients in the order of dispatch: `first`, then a group for every so many that report."""
-    who = [first]
-    under_way = [(seconds, number) for number, seconds in
-                 enumerate(np.minimum(pool.start(first, 0.0), patience).tolist())]  # fmt: skip
-    heapq.heapify(under_way)
-    for done in range(groups):
-        now = max(heapq.heappop(under_way)[0] for _ in range(group))
-        if now == np.inf:  # such a schedule is refused, whoever would start
-            who.append(np.zeros((groups - done) * group, np.int32))
-            break
-        following, number = pool.draw(group, now), pool.dispatches
-        who.append(following)
-        for seconds in np.minimum(pool.start(following, now), patience).tolist():
+    pool: Pool, first: NDArray[np.int32] | None, *, size: int, group: int, groups: int,
+    patience: float,
+) -> Buffer:  # fmt: skip
+    """Clients in the order of dispatch: the first `size`, then a group for every so many reports.
+
+    Where so many are never idle together again, nobody starts any more.
+    """
+    who: list[NDArray[np.int32]] = []
+    starts: list[float] = []
+    under_way: list[tuple[float, int]] = []
+    arrived: list[tuple[float, int]] = []
+
+    def begin(clients: NDArray[np.int32], now: float) -> None:
+        number = pool.dispatches
+        for seconds in np.minimum(pool.start(clients, now), patience).tolist():
             heapq.heappush(under_way, (now + seconds, number))
             number += 1
-    return np.concatenate(who)
+        who.append(clients)
+        starts.extend([now] * len(clients))
+
+    now, clients = (0.0, first) if first is not None else pool.draw(size, 0.0)
+    if now == np.inf:
+        raise BadInput(f"concurrency={size} clients are never there together; lower it, or let "
+                       "more be there")  # fmt: skip
+    begin(clients, now)
+    for _ in range(groups):
+        if len(under_way) < group:
+            break
+        arrived += [heapq.heappop(under_way) for _ in range(group)]
+        now = max(now, arrived[-1][0])  # infinite once nobody can start
+        if now < np.inf:
+            now, clients = pool.draw(group, now)
+        if now < np.inf:
+            begin(clients, now)
+    arrived += [(np.inf, 0)] * (groups * group - len(arrived))
+    arrival, source = zip(*arrived, strict=True)
+    return Buffer(np.concatenate(who), np.array(starts), pool.drawn(), np.array(arrival),
+                  np.array(source, np.int64))  # fmt: skip

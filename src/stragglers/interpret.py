@@ -20,6 +20,7 @@ def interpret(
     train: Callable[[Order], Params],
     latency: Callable[[int, int], float],  # dispatch, client: seconds
     steps: int,
+    starts: Callable[[int, float], float] = lambda group, now: now,  # once it may start
 ) -> Coordinator:
     """Runs a coordinator for a number of server steps under simulated latencies."""
     policy = coordinator.policy
@@ -28,7 +29,8 @@ def interpret(
     patience = policy.client_timeout if isinstance(policy, Buffer) else None
     deltas: dict[int, Params] = {}
     overdue: dict[int, float] = {}  # when clients that are given up before will report
-    events: list[tuple[float, int, int]] = [(0.0, DISPATCH, 0)]
+    events: list[tuple[float, int, int]] = [(starts(0, 0.0), DISPATCH, 0)]
+    groups = 1
     while events:
         now, kind, number = events[0]
         if now == np.inf:
@@ -61,6 +63,7 @@ def interpret(
             if late_seconds is not None:
                 heapq.heappush(events, (now + late_seconds, DEADLINE, coordinator.groups))
         if refill:
-            heapq.heappush(events, (now, DISPATCH, number))
+            heapq.heappush(events, (starts(groups, now), DISPATCH, number))
+            groups += 1
     coordinator.finish()
     return coordinator

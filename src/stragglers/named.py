@@ -1,4 +1,4 @@
-"""Files that settings name: clients, their faults, measured samples, algorithms of one's own.
+"""Files that settings name: clients, their faults and hours, samples, algorithms of one's own.
 
     beside(document, folder)   names are of files in a folder, unless they are absolute
     digested(settings)         names give way to what the files hold: of this a hash is made

@@ -12,6 +12,7 @@ faults            of all clients that were started, how many each struck
 corrupted         of the reports on time or late, those that the server drops for what they hold; it
                   sees that too late, so they count towards goals and budgets, and are wasted
 abandoned         server steps on too few reports: the model stayed as it was
+waited            from server steps until somebody starts from their model: until enough are idle
 """
 
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers.faults import NAMES, corrupted
+from stragglers.faults import STRIKES, corrupted
 from stragglers.population import Population
 from stragglers.schedule import Fate, Schedule
 
@@ -47,10 +48,11 @@ def summarise(
         "client_updates": int(schedule.updates[-1]),
         "abandoned": schedule.steps - len(np.unique(schedule.step[schedule.fate == Fate.ON_TIME])),
         "dispatches": len(schedule.client),
-        "faults": {name: int((schedule.fault == fault).sum()) for name, fault in NAMES.items()},
+        "faults": {name: int((schedule.fault == fault).sum()) for name, fault in STRIKES.items()},
         "reports": {fate.name.lower(): int((schedule.fate == fate).sum()) for fate in Fate},
         "corrupted": int(dropped.sum()),
         "round_s": _spread(schedule.duration),
+        "waited_s": waited(schedule),
         "staleness": _spread((schedule.step - schedule.version)[used]),
         "share": _shares(population, schedule, sound, part),
         "groups": _groups(population, schedule, sound, latencies, local_steps == 0),
@@ -62,6 +64,13 @@ def summarise(
         "clients": population.clients,
         "population": population.origin,
     }
+
+
+def waited(schedule: Schedule) -> float:
+    """Seconds."""
+    versions, first = np.unique(schedule.version, return_index=True)
+    made = np.append(0.0, schedule.time)[versions]
+    return float(np.maximum(schedule.start[first] - made, 0).sum())
 
 
 def _shares(

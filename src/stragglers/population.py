@@ -49,6 +49,17 @@ class Population(NamedTuple):
                                f"{did_you_mean(name, self.groups)}")  # fmt: skip
         return np.array([given.get(name, otherwise) for name in self.groups])[self.group]
 
+    def numbers(self) -> dict[str, int]:
+        """Each client's number, by what files call it."""
+        names = self.names or map(str, range(self.clients))
+        return {name: number for number, name in enumerate(names)}
+
+    def known_by(self) -> str:
+        """What files call clients, in words."""
+        if self.names:
+            return "the names that its clients have there"
+        return f"its number from 0 to {self.clients - 1}"
+
     def cost(self) -> NDArray[np.float64]:
         """Of an example of each client by its tokens, against the mean over all examples."""
         if self.tokens is None:

@@ -2,8 +2,9 @@
 
     opens[0] = 0,  closes[t] = opens[t] + (goal-th smallest latency),  opens[t+1] = closes[t]
 
-With a `round_timeout` a round is closed so long after its opening at the latest, with the reports
-that are in. What comes after that is late, and of use
+or when enough clients are idle after that, where not everybody can be asked (idle.py). With a
+`round_timeout` a round is closed so long after its opening at the latest, with the reports that are
+in. What comes after that is late, and of use
 
     to whoever waits in seconds   until opens[t] + late_seconds          (FeAST's tau_max)
     to whoever waits in rounds    until round t + late_rounds starts     (FARe-DUST's k)
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers import draws, idle, schedule
+from stragglers.availability import Availability
 from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
@@ -39,6 +41,7 @@ def over_selected(
     faults: Faults | None = None,
     check_in: NDArray[np.float64] | None = None,
     busy: Busy = "again",
+    there: Availability | None = None,
 ) -> Schedule:
     """Synchronous rounds that close at the goal-th report of their cohort.
 
@@ -46,23 +49,24 @@ def over_selected(
     tau_max; the plan then ends when the last of them is in), or for `late_rounds` rounds
     (FARe-DUST's k). As many whole rounds are made as fit into `updates`. `check_in` is how likely
     each client is to be chosen, against the others; by default all are alike. Whoever is `busy` may
-    be asked again, or is not: then a round opens when a whole cohort is idle.
+    be asked again, or is not, and whoever is not `there` is not: then a round opens when a whole
+    cohort is idle.
     """
     rounds, least = check(
         goal=goal, cohort=cohort, updates=updates, late_seconds=late_seconds,
         late_rounds=late_rounds, round_timeout=round_timeout, minimum=minimum,
     )  # fmt: skip
-    schedule.check_drawable("cohort", cohort, clients, check_in)
+    schedule.check_drawable("cohort", cohort, clients, check_in, there)
 
     opens = None
-    if busy == "again":
+    if busy == "again" and there is None:
         who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds, check_in)
+        drawn = schedule.drawn(latency, faults, who.ravel())
     else:
-        pool = idle.Pool(clients, latency, faults, seed, check_in)
-        who, opens = idle.of_rounds(pool, goal=goal, cohort=cohort, rounds=rounds,
-                                    round_timeout=round_timeout)  # fmt: skip
-    drawn = schedule.drawn(latency, faults, who.ravel())
-    delay = drawn.seconds.reshape(rounds, cohort)
+        pool = idle.Pool(clients, latency, faults, seed, check_in, busy, there)
+        who, opens, drawn = idle.of_rounds(pool, goal=goal, cohort=cohort, rounds=rounds,
+                                           round_timeout=round_timeout)  # fmt: skip
+    delay = drawn.seconds.reshape(-1, cohort)
 
     duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
     if round_timeout is not None:
@@ -81,8 +85,10 @@ def over_selected(
     kept_up = on_time.sum(axis=1, keepdims=True) >= least  # rounds that are not abandoned
     on_time &= kept_up
     origin = np.broadcast_to(np.arange(stuck, dtype=np.int32)[:, None], report.shape)
-    step = origin.copy()
-    step[~on_time] = np.maximum(np.searchsorted(closes, report[~on_time]), origin[~on_time])
+    step, met = origin.copy(), origin.copy()
+    known = np.append(opens[1:], closes[-1:])  # what has come by then, the next cohort knows
+    step[~on_time] = np.maximum(np.searchsorted(known, report[~on_time]), origin[~on_time])
+    met[~on_time] = np.maximum(np.searchsorted(closes, report[~on_time]), origin[~on_time])
 
     late = np.zeros_like(on_time)
     if late_seconds is not None:
@@ -96,7 +102,7 @@ def over_selected(
     if count == "all_returned":
         # Whoever waits in seconds waits for all of a round's reports, so they count with their
         # round; whoever waits in rounds counts them as they come.
-        counted += np.bincount((origin if late_seconds is not None else step)[late],
+        counted += np.bincount((origin if late_seconds is not None else met)[late],
                                minlength=stuck)  # fmt: skip
     total = counted.cumsum()
     steps = int(np.searchsorted(total, updates, side="right"))
@@ -114,6 +120,7 @@ def over_selected(
                        "raise it or `cohort`, lower `minimum`, or check the faults")  # fmt: skip
 
     kept = slice(0, steps)
+    after = met[kept] >= steps  # the last step
     fate = np.full((steps, cohort), Fate.UNUSED, np.int8)
     fate[late[kept]] = Fate.LATE
     fate[on_time[kept]] = Fate.ON_TIME
@@ -127,7 +134,7 @@ def over_selected(
             raise BadInput(f"training never ends: late_seconds={late_seconds} waits for a client "
                            "that never reports; give a finite `late_seconds`")  # fmt: skip
     elif late_rounds is not None:
-        missing = kept_up[kept] & (step[kept] >= steps)
+        missing = kept_up[kept] & after
         fate[missing] = Fate.UNUSED
         fate[missing & (steps - origin[kept] < late_rounds)] = Fate.IN_FLIGHT
     dispatches = slice(0, steps * cohort)
@@ -144,7 +151,7 @@ def over_selected(
         cut=drawn.cut[dispatches],
         fault=drawn.fault[dispatches],
         fate=fate.ravel(),
-        step=np.where(used, np.minimum(step[kept], steps), steps).astype(np.int32).ravel(),
+        step=np.where(used & ~after, step[kept], steps).astype(np.int32).ravel(),
         time=closes[kept],
         duration=duration[kept],
         ready=ready,

@@ -121,7 +121,8 @@ def _joined(
     Of reports of one moment late ones come first, as they started first; but those of the round
     that closes then come after its last report on time. An abandoned step takes nobody along.
     """
-    known = np.maximum(schedule.step, schedule.version + late)
+    following = np.maximum(np.searchsorted(schedule.time, schedule.report), schedule.version + 1)
+    known = np.where(late, following, schedule.step)
     made = np.unique(schedule.step[schedule.fate == Fate.ON_TIME])
     joins = np.append(made, schedule.steps)[np.searchsorted(made, known)]
     return known.astype(np.int32), joins.astype(np.int32)

@@ -7,7 +7,8 @@ A `Schedule` is the whole history of an experiment, decided before any training.
                count in the order in which their clients were started, and a client that starts at
                a time knows every report of that time whose client started before it
     clock      float64 seconds, made by addition only
-    clients    one that is still under way may be drawn again, unless whoever is busy is skipped
+    clients    one that is still under way may be drawn again, unless whoever is busy is skipped;
+               where clients are not always there, a group starts when enough of them are
     patience   nobody knows that a report will never come, so waiting has an end where one is
                declared; a step on fewer than `minimum` reports is abandoned: nobody's report
                counts, version and clock advance
@@ -22,6 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stragglers.availability import Availability
 from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
 from stragglers.latency import Latency
@@ -120,19 +122,35 @@ def _check_drawn(
                            f"client {who[first]}; expected a number >= 0")  # fmt: skip
 
 
+def chances(
+    clients: int, check_in: NDArray[np.float64] | None, there: Availability | None
+) -> NDArray[np.float64]:
+    """How likely each client is to be drawn, against the others; none that never is there."""
+    weight = np.ones(clients) if check_in is None else check_in
+    return weight if there is None else np.where(np.diff(there.first) > 0, weight, 0.0)
+
+
 def check_drawable(
-    name: str, size: int, clients: int, check_in: NDArray[np.float64] | None
+    name: str,
+    size: int,
+    clients: int,
+    check_in: NDArray[np.float64] | None,
+    there: Availability | None,
 ) -> None:
     """Refuses to draw more clients at once than there are, or than ever check in."""
-    there, who, remedy = clients, f"a population of {clients}", f"lower `{name}`"
-    if check_in is not None:
-        if len(check_in) != clients or not (np.isfinite(check_in) & (check_in >= 0)).all():
-            raise BadInput(f"check_in: expected a finite number >= 0 for each of {clients} clients")
-        there = int(np.count_nonzero(check_in))
-        who = f"the {there} of {clients} that ever check in"
-        remedy += " or let more check in"
-    if size > there:
-        raise BadInput(f"{name}={size} clients cannot be drawn from {who}; {remedy}")
+    if check_in is not None and (
+        len(check_in) != clients or not (np.isfinite(check_in) & (check_in >= 0)).all()
+    ):
+        raise BadInput(f"check_in: expected a finite number >= 0 for each of {clients} clients")
+    if there is not None and len(there.first) != clients + 1:
+        raise BadInput(f"availability of {len(there.first) - 1} clients, expected {clients}")
+    drawable = int(np.count_nonzero(chances(clients, check_in, there)))
+    if size <= drawable:
+        return
+    who, remedy = f"a population of {clients}", ""
+    if check_in is not None or there is not None:
+        who, remedy = f"the {drawable} of {clients} that ever check in", " or let more check in"
+    raise BadInput(f"{name}={size} clients cannot be drawn from {who}; lower `{name}`{remedy}")
 
 
 def whole_steps(updates: int, each: int, what: str, name: str) -> int:

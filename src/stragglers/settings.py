@@ -1,6 +1,7 @@
 """The schema of an experiment, section by section; config.py reads files into it.
 
-    task -> latency -> schedule, faults -> client, server, algorithm, and the published row, if any
+    task -> latency -> schedule, faults, availability -> client, server, algorithm, and the
+    published row, if any
 
 Sections are frozen and closed: an unknown key is an error. Distributions and schedules have the
 argument names of the functions that they build.
@@ -191,6 +192,22 @@ class Faults(Settings, frozen=True):
     csv: str | None = None  # by client: a column `client` of names, then some of the above
 
 
+# When clients are there; see availability.py.
+class Hours(Settings, frozen=True):
+    """Of a group, once a cycle, in hours."""
+
+    begin: Annotated[float, Meta(ge=-1e6, le=1e6)]
+    hours: Positive
+    spread: Annotated[float, Meta(ge=0, le=1e6)] = 0.0  # of `begin` over its clients: a deviation
+
+
+class Availability(Settings, frozen=True):
+    groups: dict[str, Hours] | None = None  # those that are not named are always there
+    csv: str | None = None  # or of each client: columns client, begin, end, in hours
+    cycle: Annotated[float, Meta(ge=0.001, le=1e6)] = 24.0  # hours after which all repeats
+    leaving: Literal["lose", "pause", "finish"] = "lose"  # what becomes of unfinished work
+
+
 # Training.
 class Client(Settings, frozen=True):
     learning_rate: Positive
@@ -310,6 +327,7 @@ class Experiment(Settings, frozen=True):
     algorithm: Algorithm | None = None
     aggregation: Aggregation = Aggregation()
     faults: Faults | None = None
+    availability: Availability | None = None
     threads: Count = 2  # of a CPU, each training its own clients: part of the result's last bits
     precision: Literal["tf32", "float32", "bfloat16"] = "tf32"  # of products; tf32: on GPUs alone
     lanes: Count | None = None  # clients trained at once; by default what suits the device

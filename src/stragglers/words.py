@@ -24,6 +24,7 @@ def policy(experiment: settings.Experiment) -> str:
     words += [f"{name} checks in {often:g} times as often"
               for name, often in (given.check_in or {}).items()]  # fmt: skip
     words += ["nobody asked again while it works"] if given.busy == "skip" else []
+    words += _hours(experiment.availability) if experiment.availability else []
     words += _luck(experiment.latency)
     return ", ".join(words + ([_faults(faulty)] if faulty else []))
 
@@ -32,6 +33,16 @@ def _limit(given: settings.TimeLimit) -> str:
     if given.seconds is not None:
         return f"{given.scope} limited to {given.seconds:g} s"
     return f"{given.scope} limited to what {given.percentile:g} % of clients train an epoch in"
+
+
+def _hours(given: settings.Availability) -> list[str]:
+    words = [f"clients there at the hours of {given.csv}"] if given.csv else []
+    for name, group in (given.groups or {}).items():
+        begin = group.begin % given.cycle
+        words.append(f"{name} there for {group.hours:g} of {given.cycle:g} h from hour {begin:g} on"
+                     + (f" (+- {group.spread:g})" if group.spread else ""))  # fmt: skip
+    done = {"lose": "lost", "pause": "paused", "finish": "finished all the same"}
+    return [*words, f"work of who leaves {done[given.leaving]}"]
 
 
 def _luck(given: settings.Latency) -> list[str]:

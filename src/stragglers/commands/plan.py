@@ -45,7 +45,9 @@ def plan(options: argparse.Namespace) -> None:
     if picture:
         from stragglers.report import figures, timeline
 
-        figures.save(timeline.plan_figure(clients, schedule, latencies, options.preset), picture)
+        drawn = timeline.plan_figure(clients, schedule, latencies, options.preset,
+                                     cycle_of(document))  # fmt: skip
+        figures.save(drawn, picture)
     if options.json:
         print(base.json({"preset": options.preset, **summary}))
         return
@@ -54,6 +56,12 @@ def plan(options: argparse.Namespace) -> None:
     tables.print_plan(options.preset, summary)
     if picture:
         print(f"picture: {picture}")
+
+
+def cycle_of(document: dict[str, Any]) -> float | None:
+    """Hours after which clients come again, if they come and go."""
+    given = config.experiment_from(document).availability
+    return given.cycle if given else None
 
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:

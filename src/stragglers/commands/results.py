@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stragglers.commands import base
-from stragglers.commands.plan import summarised
+from stragglers.commands.plan import cycle_of, summarised
 from stragglers.errors import BadInput
 from stragglers.files import checked_path, output_folder
 
@@ -108,7 +108,8 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
         except BadInput as error:
             print(f"stragglers: no {name}: {error}", file=sys.stderr)
             continue
-        drawn[name] = timeline.plan_figure(clients, schedule, latencies, trial.name)
+        drawn[name] = timeline.plan_figure(clients, schedule, latencies, trial.name,
+                                           cycle_of(trial.document))  # fmt: skip
     paths = [folder / f"{name}.{suffix}" for name in drawn]
     for path, figure in zip(paths, drawn.values(), strict=True):
         figures.save(figure, path)

@@ -20,7 +20,7 @@ import numpy as np
 from markupsafe import Markup
 
 from stragglers import files
-from stragglers.faults import NAMES
+from stragglers.faults import STRIKES
 from stragglers.records import Record
 from stragglers.report import cells, curves, results
 from stragglers.report.colours import Look, looks
@@ -130,7 +130,7 @@ def _part(experiments: Sequence[Experiment]) -> dict[str, Any]:
 def _faults(summaries: Sequence[dict[str, Any]]) -> str:
     """What struck how many of all clients that were started, and steps that were abandoned."""
     words = []
-    for name in NAMES:
+    for name in STRIKES:
         share = _middle(
             _ratio(s.get("faults", {}).get(name), s.get("dispatches")) for s in summaries
         )

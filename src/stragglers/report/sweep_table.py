@@ -23,6 +23,7 @@ from stragglers.report.tables import (
 Plan = dict[str, Any]  # its numbers, and which values it was made with
 Cell = Callable[[Plan], str]
 COHORT = {"schedule.goal", "schedule.over_selection"}  # on which the clients of a round depend
+WAITING = "waiting: of the time, until enough clients are idle for the next to start"
 LATE = (
     "late: of all clients that were started, those whose reports came after their round and count"
 )
@@ -50,6 +51,8 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
             f"{group} {percent(share['population'])}" for group, share in population
         )
     console.print(f"used: the group's share of all reports on time; {shares}")
+    if any(row["waited_s"] for row in rows):
+        console.print(WAITING)
     if any(row["corrupted"] for row in rows):
         console.print(CORRUPTED)
     if _some_late(rows):
@@ -92,6 +95,8 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
     if any(row["abandoned"] for row in rows):  # else steps tell of the budget
         columns["updates"] = lambda row: f"{row['client_updates']:,}"
         columns["abandoned"] = lambda row: f"{row['abandoned']:,}"
+    if any(row["waited_s"] for row in rows):
+        columns["waiting"] = lambda row: percent(row["waited_s"] / row["time_s"])
     columns |= {
         "step p50 s": lambda row: f"{row['round_s']['p50']:,.1f}",
         "staleness p95": lambda row: f"{row['staleness']['p95']:,.0f}",

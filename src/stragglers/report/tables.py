@@ -70,6 +70,9 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if summary["time_limit_s"] is not None:
         lines.append(("time limit", f"{summary['time_limit_s']:,.1f} s"))
+    if summary["waited_s"]:
+        share = percent(summary["waited_s"] / summary["time_s"])
+        lines.append(("waiting", f"{summary['waited_s']:,.0f} s until enough are idle, {share}"))
     if any(summary["faults"].values()):
         struck = [f"{name} {percent(count / summary['dispatches'])}"
                   for name, count in summary["faults"].items() if count]  # fmt: skip

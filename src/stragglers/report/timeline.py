@@ -6,19 +6,29 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
+from stragglers.availability import HOUR
 from stragglers.population import Population
 from stragglers.report.colours import GROUPS as COLOURS
 from stragglers.schedule import Fate, Schedule
 
 
 def plan_figure(
-    population: Population, schedule: Schedule, latencies: NDArray[np.float64], title: str
+    population: Population,
+    schedule: Schedule,
+    latencies: NDArray[np.float64],
+    title: str,
+    cycle: float | None = None,
 ) -> Figure:
-    """Latency histograms (stacked) and CDFs of each group, and the first server steps in time."""
-    figure = Figure(figsize=(11, 6.5), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=(2, 3))
+    """Latency histograms (stacked) and CDFs of each group, and the first server steps in time.
+
+    Where clients come and go with the hours of a `cycle`, also who starts when.
+    """
+    figure = Figure(figsize=(11, 6.5 if cycle is None else 9), layout="constrained")
+    grid = figure.add_gridspec(2 if cycle is None else 3, 2, width_ratios=(2, 3))
     density, cumulative = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
-    timeline = figure.add_subplot(grid[:, 1])
+    timeline = figure.add_subplot(grid[:2, 1])
+    if cycle is not None:
+        _hours(figure.add_subplot(grid[2, :]), population, schedule, cycle)
     figure.suptitle(title, parse_math=False)  # a name is a name, $ and all
 
     finite = latencies[np.isfinite(latencies) & (latencies > 0)]
@@ -44,6 +54,15 @@ def plan_figure(
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _hours(axes: Axes, population: Population, schedule: Schedule, cycle: float) -> None:
+    """Who starts in each part of a cycle, over all of them; `cycle` in hours."""
+    hour, group = np.mod(schedule.start / HOUR, cycle), population.group[schedule.client]
+    axes.hist([hour[group == index] for index in range(len(population.groups))],
+              [*np.linspace(0, cycle, 49)], stacked=True, color=_colours(population),
+              label=population.groups)  # fmt: skip
+    axes.set(xlim=(0, cycle), xlabel=f"hour of {cycle:g}", ylabel="clients that start (stacked)")
 
 
 def logarithmic(axes: Axes) -> None:

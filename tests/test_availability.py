@@ -1,0 +1,163 @@
+"""When clients are there, against a walk through the seconds of a cycle."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stragglers import population
+from stragglers.availability import Hours, by_group, from_csv, intervals, stays, takes
+from stragglers.errors import BadInput
+
+CYCLE = 12  # seconds; tests have a short day
+CLIENTS = 3
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, CLIENTS - 1), st.integers(0, CYCLE - 1), st.integers(1, CYCLE)),
+    max_size=8,
+)  # client, begin, length
+NOW = st.one_of(st.integers(0, 40).map(float), st.floats(0, 40))
+
+
+def of(given, leaving="lose"):
+    owner, begin, length = np.array(given, float).reshape(-1, 3).T
+    return intervals(owner.astype(int), begin / 3600, length / 3600, clients=CLIENTS,
+                     cycle=CYCLE / 3600, leaving=leaving)  # fmt: skip
+
+
+def seconds_of(given, client):
+    """Which whole seconds of a cycle a client is there in."""
+    return {
+        (begin + k) % CYCLE for owner, begin, length in given if owner == client
+        for k in range(length)
+    }  # fmt: skip
+
+
+def walked(there, now, work):
+    """From now on, second by second: when the client first leaves, and when its work is done."""
+    time, leaves = now, None
+    while work > 0 or leaves is None:
+        upto = np.floor(time) + 1
+        if int(time % CYCLE) in there:
+            if 0 < work <= upto - time:
+                done = time + work
+            work -= upto - time
+        elif leaves is None:
+            leaves = time
+        if len(there) == CYCLE and work <= 0:
+            return np.inf, done
+        time = upto
+    return leaves, done
+
+
+@settings(max_examples=500, deadline=None)
+@given(INTERVALS, NOW, st.one_of(st.integers(1, 40).map(float), st.floats(0.01, 50)))
+def test_who_is_there_how_long_and_when_its_work_is_done(given, now, work):
+    there = of(given)
+    clients = np.arange(CLIENTS)
+    stay = stays(there, clients, now)
+    here = [client for client in clients if int(now % CYCLE) in seconds_of(given, client)]
+    assert here == np.flatnonzero(stay > 0).tolist()
+    done = takes(there, np.array(here, int), now, np.full(len(here), work))
+    for client, took in zip(here, done, strict=True):
+        leaves, finished = walked(seconds_of(given, client), now, work)
+        np.testing.assert_allclose(now + stay[client], leaves, atol=1e-9)
+        np.testing.assert_allclose(now + took, finished, atol=1e-9)
+        assert (took == work) == (work <= stay[client])
+
+
+@settings(max_examples=200, deadline=None)
+@given(INTERVALS)
+def test_intervals_do_not_touch(given):
+    there = of(given)
+    for client in range(CLIENTS):
+        mine = slice(*there.first[client : client + 2])
+        begin, end = there.begin[mine], there.end[mine]
+        assert np.all(begin[1:] > end[:-1]) and np.all((begin >= 0) & (begin < CYCLE))
+        assert np.all(end > begin)
+        if len(begin):
+            whole = there.upto[mine][-1]
+            assert whole == np.sum(end - begin) == len(seconds_of(given, client))
+            assert whole == CYCLE or end[-1] < begin[0] + CYCLE
+
+
+def test_over_midnight_by_hand():
+    """From 22 to 6 o'clock: at 23 for seven hours; ten hours of work end at 1 o'clock, a day on."""
+    night = intervals(np.array([0]), np.array([22.0]), np.array([8.0]), clients=1, cycle=24.0,
+                      leaving="pause")  # fmt: skip
+    hours, who = 3600.0, np.array([0])
+    assert stays(night, who, 23 * hours) == 7 * hours
+    assert stays(night, who, (48 + 5) * hours) == 1 * hours
+    assert stays(night, who, 6 * hours) == stays(night, who, 21.9 * hours) == 0
+    assert takes(night, who, 23 * hours, np.array([10 * hours])) == 26 * hours
+    assert takes(night, who, 23 * hours, np.array([7 * hours])) == 7 * hours
+    assert takes(night, who, 23 * hours, np.array([15 * hours])) == 31 * hours  # at 6, and no later
+    assert takes(night, who, 23 * hours, np.array([np.inf])) == np.inf
+
+
+def people(clients=4000):
+    half = np.arange(clients) % 2
+    return population.Population(np.ones(clients, int), half.astype(np.int16), ("a", "b"), "a test")
+
+
+def test_groups_begin_about_their_hour_and_keep_it():
+    who = people()
+    given = by_group(who, {"a": Hours(begin=23.0, hours=6.0, spread=1.5)}, seed=0)
+    assert np.all(np.diff(given.first) == 1)
+    assert np.all(stays(given, np.flatnonzero(who.group == 1), 5e5) == np.inf)
+    begin = given.begin[who.group == 0] / 3600
+    ahead = np.mod(begin - 23 + 12, 24) - 12
+    assert abs(ahead.mean()) < 0.1 and abs(ahead.std() - 1.5) < 0.1
+    assert np.all((given.end - given.begin)[who.group == 0] == 6 * 3600)
+    assert np.all(given.begin == np.rint(given.begin))
+    again, other = (by_group(who, {"a": Hours(23.0, 6.0, 1.5)}, seed=seed) for seed in (0, 1))
+    assert np.array_equal(again.begin, given.begin) and not np.array_equal(other.begin, given.begin)
+
+
+@pytest.mark.parametrize("given, told", [
+    ({"a": Hours(0.0, 25.0)}, "groups.a.hours=25, expected more than 0 and at most the cycle"),
+    ({"c": Hours(0.0, 5.0)}, "no group 'c' in a test"),
+])  # fmt: skip
+def test_groups_that_make_no_sense(given, told):
+    with pytest.raises(BadInput, match=told):
+        by_group(people(), given, seed=0)
+
+
+def test_a_file_of_hours(tmp_path):
+    file = tmp_path / "hours.csv"
+    file.write_text("client,begin,end\n0,22,30\n0,7,7.5\n\n2,0,24\n0,23,31\n")
+    who = people(4)
+    given = from_csv(file, who)
+    everybody = np.arange(4)
+    assert (stays(given, everybody, 23 * 3600.0) / 3600).tolist() == [8.5, 0, np.inf, 0]
+    assert (stays(given, everybody, 7.25 * 3600.0) / 3600).tolist() == [0.25, 0, np.inf, 0]
+    named = from_csv(_write(file, "zoe,1,2"), who._replace(names=("ann", "zoe", "bob", "cid")))
+    assert np.diff(named.first).tolist() == [0, 1, 0, 0]
+
+
+def _write(file, line, header="client,begin,end"):
+    file.write_text(f"{header}\n{line}\n")
+    return file
+
+
+@pytest.mark.parametrize("line, told", [
+    ("4,1,2", "no client '4' in a test; expected its number from 0 to 3"),
+    ("0,1", "'0,1', expected client,begin,end in hours with begin from 0 to below 24"),
+    ("0,5,5", "end after it, by 24 at most"),
+    ("0,24,25", "begin from 0 to below 24"),
+    ("0,1,25.5", "end after it, by 24 at most"),
+    ("0,nan,2", "expected client,begin,end in hours"),
+    ("0,x,2", "expected client,begin,end in hours"),
+    ("0,1,2,3", "expected client,begin,end in hours"),
+])  # fmt: skip
+def test_lines_that_are_none(tmp_path, line, told):
+    with pytest.raises(BadInput, match=r"hours\.csv: line 2") as error:
+        from_csv(_write(tmp_path / "hours.csv", line), people(4))
+    assert told in str(error.value)
+
+
+def test_a_header_that_is_none_and_nobody_at_all(tmp_path):
+    with pytest.raises(BadInput, match="line 1: 'client,from,to', expected the header"):
+        from_csv(_write(tmp_path / "hours.csv", "0,1,2", "client,from,to"), people(4))
+    (tmp_path / "none.csv").write_text("client,begin,end\n")
+    nobody = from_csv(tmp_path / "none.csv", people(4))
+    assert not stays(nobody, np.arange(4), 5.0).any()

@@ -25,7 +25,8 @@ from benchmarks.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parent.parent
 TREE = [
-    "src", "tests", "benchmarks", "reproduction", "docs", "README.md", "Makefile", "pyproject.toml"
+    "src", "tests", "benchmarks", "reproduction", "docs", "examples", "README.md", "Makefile",
+    "pyproject.toml",
 ]  # fmt: skip
 LIMIT_S = 1800
 CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
@@ -36,7 +37,7 @@ KEPT = ["test_checkpoint", "test_shared_checkpoints", "test_recording", "test_re
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
     "schedule.py": ["test_schedule", *SCHEDULES],
     "rounds.py": ["test_rounds", "test_faults", "test_idle"],
-    "buffer.py": ["test_buffer", "test_faults"],
+    "buffer.py": ["test_buffer", "test_faults", "test_idle"],
     "rows.py": ["test_rows", "test_witnesses", "test_contract"],
     "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
     "server.py": ["test_limits", "test_invariants", "test_together", "test_simulate"],
@@ -72,7 +73,8 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "coordinator.py": ["test_live", "test_ledger", "test_contract", "test_witnesses"],
     "live.py": ["test_live", "test_ledger", "flower/test_server"],
     "ledger.py": ["test_ledger"],
-    "idle.py": ["test_idle"],
+    "availability.py": ["test_availability", "test_idle"],
+    "idle.py": ["test_idle", "test_availability"],
     "own.py": ["test_own"],
     "flower/messages.py": ["flower/test_messages"],
     "flower/client.py": ["flower/test_client"],

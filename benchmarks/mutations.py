@@ -22,6 +22,7 @@ BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithm
 HANDOVER, STATISTICS = "handover.py", "report/statistics.py"
 COORDINATOR, LIVE, LEDGER, IDLE = "coordinator.py", "live.py", "ledger.py", "idle.py"
 MESSAGES, DEVICE, SERVE = "flower/messages.py", "flower/client.py", "flower/server.py"
+AVAILABILITY = "availability.py"
 FIT, TOTALS, LUCK, LOGS = "fit.py", "totals.py", "luck.py", "logs.py"
 
 MUTATIONS = [
@@ -214,8 +215,8 @@ MUTATIONS = [
         "counted = np.full(steps, buffer)", "clients that were given up are counted",
     ),
     Mutation(
-        "accounts", "plan.py", "busy = np.minimum(schedule.stop, schedule.end) - schedule.start",
-        "busy = schedule.stop - schedule.start", "devices work after the end",
+        "accounts", "plan.py", "busy = np.minimum(schedule.works, schedule.end - schedule.start)",
+        "busy = schedule.works", "devices work after the end",
     ),
     # Windows, off by one.
     Mutation(
@@ -543,23 +544,78 @@ MUTATIONS = [
     ),
     # Whoever works is not asked.
     Mutation(
-        "idle", IDLE, "self.until[who] = now + drawn.works",
+        "idle", IDLE, "self.until[who] = now + drawn.stops",
         "self.until[who] = now + drawn.seconds", "a device that dropped out works for ever",
     ),
     Mutation(
-        "idle", IDLE, "places[self.until[places] <= now]", "places[self.until[places] < now]",
+        "idle", IDLE, "self.until[clients] <= now", "self.until[clients] < now",
         "whoever ends at this moment is busy",
     ),
     Mutation(
         "idle", IDLE, "start=self.dispatches)", "start=0)", "every group has the first one's luck",
     ),
     Mutation(
-        "idle", IDLE, "return float(ends[missing - 1])", "return float(ends[0])",
+        "idle", IDLE, "return float(free[size - 1])", "return float(free[0])",
         "a round opens before its cohort is idle",
     ),
     Mutation(
         "idle", ROUNDS, "closes = opens + duration\n", "closes = np.cumsum(duration)\n",
         "waiting takes no time",
+    ),
+    # Who comes and goes.
+    Mutation(
+        "hours", AVAILABILITY, "np.where(before, phase + given.cycle, phase)", "phase",
+        "after midnight a night has a day to go",
+    ),
+    Mutation(
+        "hours", AVAILABILITY, "(begin[head] == 0) & (end[tail] == cycle)",
+        "(begin[head] < 0) & (end[tail] == cycle)", "at midnight everybody leaves",
+    ),
+    Mutation(
+        "hours", AVAILABILITY, "again = target > whole", "again = target >= whole",
+        "work that ends with a day's last hour ends with the next day's first",
+    ),
+    Mutation(
+        "hours", AVAILABILITY, "begin[1:] > ends[latest[:-1]", "begin[1:] >= ends[latest[:-1]",
+        "intervals that touch are two",
+    ),
+    Mutation(
+        "hours", AVAILABILITY, "np.rint(HOUR * begin)", "HOUR * begin",
+        "moments round to before somebody comes",
+    ),
+    Mutation(
+        "hours", IDLE, "left, works = drawn.works > stay", "left, works = drawn.seconds > stay",
+        "whoever drops out has left",
+    ),
+    Mutation(
+        "hours", IDLE, "np.minimum(drawn.works, stay)", "drawn.works",
+        "devices work when they are gone",
+    ),
+    Mutation(
+        "hours", IDLE, "for cycle in (window - 1, window):", "for cycle in (window,):",
+        "nobody is there over midnight",
+    ),
+    Mutation(
+        # Was `first + 99`, which only takes longer to come to the same end.
+        "hours", IDLE, "if window > first + 1:", "if window > first:",
+        "nobody waits for hours that have begun already today",
+    ),
+    # Left out, as no group can start before one that waits: max(now, arrived[-1][0]) without max.
+    Mutation(
+        "hours", ROUNDS, "known = np.append(opens[1:], closes[-1:])", "known = closes",
+        "what comes while a round waits to open is not known to it",
+    ),
+    Mutation(
+        "hours", ROUNDS, "after = met[kept] >= steps", "after = step[kept] >= steps",
+        "the last step knows what comes after it",
+    ),
+    Mutation(
+        "hours", BUFFER, "np.where(at_a_report, leader, 0)", "leader",
+        "whoever starts between reports knows the next",
+    ),
+    Mutation(
+        "hours", ROWS, "np.searchsorted(schedule.time, schedule.report)", "schedule.step",
+        "late reports join a step that was made before they came",
     ),
     # Algorithms of one's own.
     Mutation(
@@ -577,8 +633,8 @@ MUTATIONS = [
     ),
     # Late reports that join the next step, and weights by what is known of reports.
     Mutation(
-        "joins", ROWS, "known = np.maximum(schedule.step, schedule.version + late)",
-        "known = schedule.step", "a report joins the step that closed at its moment",
+        "joins", ROWS, "schedule.report), schedule.version + 1)", "schedule.report), 0)",
+        "a report joins the step that closed at its moment",
     ),
     Mutation(
         "joins", ROWS, "made = np.unique(schedule.step[schedule.fate == Fate.ON_TIME])",

@@ -1,5 +1,7 @@
 """When clients are there, against a walk through the seconds of a cycle."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from stragglers import population
 from stragglers.availability import Hours, by_group, from_csv, intervals, stays, takes
+from stragglers.cli import main
 from stragglers.errors import BadInput
 
 CYCLE = 12  # seconds; tests have a short day
@@ -161,3 +164,101 @@ def test_a_header_that_is_none_and_nobody_at_all(tmp_path):
     (tmp_path / "none.csv").write_text("client,begin,end\n")
     nobody = from_csv(tmp_path / "none.csv", people(4))
     assert not stays(nobody, np.arange(4), 5.0).any()
+
+
+# From settings.
+
+OVER = "emnist/per-domain/fedadam-over-selection"
+MORNING = "{begin=32.0, hours=8.0, spread=1.0}"
+
+
+def plan_of(capsys, *sets, preset=OVER, more=("--json",)):
+    words = [word for given in sets for word in ("--set", given)]
+    assert main(["plan", preset, "--updates", "5000", *words, *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_plan_waits_for_the_morning_and_says_so(capsys):
+    groups = f"availability.groups={{standard={MORNING}, straggler={MORNING}}}"
+    text = plan_of(capsys, groups, "leaving=pause", more=())
+    assert "standard there for 8 of 24 h from hour 8 on (+- 1)" in text
+    assert "work of who leaves paused" in text and "s until enough are idle" in text
+    told = json.loads(plan_of(capsys, groups, "leaving=finish"))
+    assert 5 * 3600 < told["waited_s"] < 8 * 3600 and told["faults"]["left"] == 0
+    assert json.loads(plan_of(capsys))["waited_s"] == 0
+
+
+def test_over_selection_forgets_nobody_who_is_alone(capsys):
+    """Where stragglers have hours of their own, a round of theirs cannot close without them."""
+    apart = ("availability.groups={standard={begin=0.0, hours=0.5}, "
+             "straggler={begin=0.5, hours=0.5}}", "availability.cycle=1.0")  # fmt: skip
+    share = json.loads(plan_of(capsys, *apart, "leaving=finish"))["share"]["straggler"]["used"]
+    together = json.loads(plan_of(capsys))["share"]["straggler"]["used"]
+    assert together < 0.13 < 0.2 < share
+    lost = json.loads(plan_of(capsys, *apart, "leaving=lose", "round_timeout=600.0"))
+    assert lost["faults"]["left"] == lost["reports"]["lost"] > 20
+
+
+def test_who_leaves_is_lost_more_often_if_it_is_slow(capsys):
+    hour = "{begin=0.0, hours=0.2, spread=2.0}"
+    groups = f"availability.groups={{standard={hour}, straggler={hour}}}"
+    preset = "emnist/per-domain/fedadam"
+    args = (groups, "round_timeout=900.0", "minimum=1")
+    told = json.loads(plan_of(capsys, *args, preset=preset))
+    assert told["share"]["straggler"]["used"] < 0.21 < told["share"]["straggler"]["population"]
+    paused = json.loads(plan_of(capsys, *args, "leaving=pause", preset=preset))
+    assert paused["reports"]["unused"] > 0 == paused["reports"]["lost"]
+
+
+def test_a_sweep_over_hours(capsys):
+    args = ["--set", f"availability.groups={{straggler={MORNING}}}",
+            "--sweep", "availability.groups.straggler.hours=4,24"]  # fmt: skip
+    assert main(["plan", OVER, "--updates", "5000", *args]) == 0
+    assert "availability.groups.straggler.hours" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sets, told", [
+    (["availability.leaving=lose"], "availability: give `groups` or `csv`, and not both"),
+    (["availability.groups={standard={begin=0.0, hours=30.0}}"], "groups.standard.hours=30, exp"),
+    (["availability.groups={standrd={begin=0.0, hours=3.0}}"], "did you mean 'standard'"),
+    (["availability.groups={standard={begin=0.0, hours=3.0}}", "leaving=stay"],
+     "availability.leaving: 'stay'"),
+    (["availability.csv=no.csv"], "no.csv: cannot be read as a CSV file of hours"),
+    (["availability.groups={standard={begin=0.0, hours=0.0}}"], "availability.groups.standard.ho"),
+])  # fmt: skip
+def test_bad_settings_are_one_line(capsys, sets, told):
+    words = [word for given in sets for word in ("--set", given)]
+    assert main(["plan", OVER, *words]) == 2
+    said = capsys.readouterr().err
+    assert told in said and said.count("\n") == 1
+
+
+def test_clients_that_never_meet_are_one_line(tmp_path, capsys):
+    """Each of 200 writers has minutes of its own."""
+    file = tmp_path / "hours.csv"
+    lines = [f"{c},{c * 0.1:.1f},{c * 0.1 + 0.09:.2f}" for c in range(200)]
+    file.write_text("\n".join(["client,begin,end", *lines]))
+    for preset, told in (
+        ("glyphs/per-domain/fedadam", "round 0 never opens: fewer than cohort=20 clients"),
+        ("glyphs/per-domain/fedbuff-ema", "clients are never there together; lower it, or let"),
+    ):
+        assert main(["plan", preset, "--set", f"availability.csv={file}"]) == 2
+        assert told in capsys.readouterr().err
+    file.write_text("client,begin,end\n0,1,2\n")
+    assert main(["plan", "glyphs/per-domain/fedadam", "--set", f"availability.csv={file}"]) == 2
+    assert "cannot be drawn from the 1 of 200 that ever check in" in capsys.readouterr().err
+
+
+def test_a_trial_keeps_its_file_of_hours(tmp_path):
+    file = tmp_path / "hours.csv"
+    lines = [f"{c},{0 if c < 100 else 0.5},{0.6 if c < 100 else 1}" for c in range(200)]
+    file.write_text("\n".join(["client,begin,end", *lines]))
+    out = tmp_path / "runs"
+    sets = [f"availability.csv={file}", "availability.cycle=1.0", "leaving=finish", "updates=200",
+            "evaluations=2"]  # fmt: skip
+    words = [word for given in sets for word in ("--set", given)]
+    assert main(["run", "glyphs/per-domain/fedadam", *words, "--out", str(out)]) == 0
+    (settings_file,) = out.rglob("settings.toml")
+    text = settings_file.read_text()
+    assert "[availability]" in text and 'csv = "copy-' in text and "cycle = 1.0" in text
+    assert len([*settings_file.parent.glob("copy-*.csv")]) == 1

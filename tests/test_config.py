@@ -5,7 +5,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stragglers import build, config, latency, settings, words
+from stragglers import build, config, influence, latency, settings, words
 from stragglers.errors import BadInput
 from stragglers.rounds import over_selected
 
@@ -197,7 +197,7 @@ def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
     given = config.override_all(config.read("glyphs/per-domain/fedadam"), [*small, *sets])
     experiment = config.experiment_from(given)
     plan = build.timetable(experiment, build.clients(experiment.task, 0))
-    assert np.mean(build.local_steps(experiment, plan) == 0) == pytest.approx(
+    assert np.mean(influence.local_steps(experiment, plan) == 0) == pytest.approx(
         whole_batches, abs=0.2
     )
 

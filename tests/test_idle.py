@@ -91,17 +91,19 @@ class Asked:
         seconds = self.table[number % len(self.table)]
         works = {Fault.DROP_OUT: 0.0, Fault.CRASH: 0.5}.get(code, 1.0)
         works = works * seconds if works else 0.0
-        report = np.inf if is_lost(code) else seconds
+        report, stops = np.inf if is_lost(code) else seconds, works
         if self.hours is not None and self.leaving != "finish":
             begin, length = self.hours[client]
             stay = np.inf if length == CYCLE else length - (start - begin) % CYCLE
             if self.leaving == "lose" and works > stay:
-                assert plan.fault[number] == Fault.LEFT and plan.fate[number] == Fate.LOST
-                report, works = np.inf, stay
+                assert plan.fate[number] == Fate.LOST
+                report, works, stops, code = np.inf, stay, stay, Fault.LEFT
             elif self.leaving == "pause":
-                report, works = (paused(t, stay, length) for t in (report, works))
+                report, stops = (paused(t, stay, length) for t in (report, works))
+        assert plan.fault[number] == code
         np.testing.assert_allclose(plan.report[number] - start, report, atol=1e-6)
-        np.testing.assert_allclose(plan.stop[number] - start, works, atol=1e-6)
+        np.testing.assert_allclose(plan.stop[number] - start, stops, atol=1e-6)
+        np.testing.assert_allclose(plan.works[number], works, atol=1e-6)
 
     def place(self, number):
         """Among those that started together, which are drawn from the same idle ones."""
@@ -226,6 +228,16 @@ def test_a_round_waits_by_hand():
     assert plan.duration.tolist() == [3, 1, 7]  # with the time of waiting
     asked_again = over_selected(5, table_latency(table), seed=0, goal=3, cohort=4, updates=9)
     assert asked_again.start[::4].tolist() == [0, 3, 4]
+
+
+def test_what_comes_while_nobody_waits_any_more_by_hand():
+    """Late by half a second, for which the next round waits: known to it, or to nobody."""
+    case = dict(seed=0, goal=1, cohort=2, late_rounds=1, count="all_returned", busy="skip")
+    one, two = (over_selected(2, table_latency([0.0, 0.5]), updates=n, **case) for n in (2, 3))
+    assert (one.steps, two.steps) == (1, 2) and two.start.tolist() == [0, 0, 0.5, 0.5]
+    assert one.fate.tolist() == [Fate.ON_TIME, Fate.UNUSED] and one.step.tolist() == [0, 1]
+    assert two.fate.tolist() == [Fate.ON_TIME, Fate.LATE, Fate.ON_TIME, Fate.UNUSED]
+    assert two.step.tolist() == [0, 0, 1, 2]
 
 
 def test_all_that_are_idle_are_equally_likely():

@@ -18,13 +18,13 @@ ORDER = [
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
     "interpret", "ledger", "live", "flower", "checkpoint", "records", "plan", "report", "settings",
-    "schema", "config", "build", "words", "own", "run", "deploy", "recording", "progress",
-    "stopping", "turns", "workers", "sharing", "trials", "tune", "samples", "describe", "commands",
-    "cli",
+    "schema", "config", "build", "influence", "words", "own", "run", "deploy", "recording",
+    "progress", "stopping", "turns", "workers", "sharing", "trials", "tune", "samples", "describe",
+    "commands", "cli",
 ]  # fmt: skip
 WITHOUT_JAX = {
     *ORDER[: ORDER.index("trees")], "records", "plan", "report", "settings", "schema",
-    "config", "build", "words",
+    "config", "build", "influence", "words",
 }  # fmt: skip
 JAX = {"jax", "jaxlib", "optax"}  # optax imports jax
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import build, settings
+from stragglers import build, influence, settings
 from stragglers.algorithms.base import Algorithm
 from stragglers.client import Client, local_steps
 from stragglers.coordinator import Buffer, Rounds
@@ -57,7 +57,7 @@ def deployment(experiment: settings.Experiment) -> Deployment:
 
 def _weighing(given: settings.Aggregation, client: Client, epochs: float) -> Weigh:
     """Clients report their examples; how many local steps these take is known."""
-    weigh = build.weighing(given)
+    weigh = influence.weighing(given)
 
     def weighed(reports: Reports) -> NDArray[np.float64]:
         positions = (epochs * reports.examples).astype(np.int64)

@@ -53,7 +53,7 @@ class Pool:
         if self.there is not None:
             drawn = _while_there(self.there, drawn, who, now)
         if self.busy == "skip":
-            self.until[who] = now + drawn.works
+            self.until[who] = now + drawn.stops
         self.dispatches += len(who)
         self.groups += 1
         self.parts.append(drawn)
@@ -141,18 +141,17 @@ class Pool:
 def _while_there(there: Availability, drawn: Drawn, who: NDArray[np.int32], now: float) -> Drawn:
     """What becomes of clients that may leave before they are done."""
     if there.leaving == "pause":
-        seconds, works = (availability.takes(there, who, now, time)
+        seconds, stops = (availability.takes(there, who, now, time)
                           for time in (drawn.seconds, drawn.works))  # fmt: skip
-        return drawn._replace(seconds=seconds, works=works)
+        return drawn._replace(seconds=seconds, stops=stops)
     if there.leaving == "finish":
         return drawn
     stay = availability.stays(there, who, now)
-    left = drawn.works > stay
+    left, works = drawn.works > stay, np.minimum(drawn.works, stay)
     return drawn._replace(
-        seconds=np.where(left, np.inf, drawn.seconds),
-        works=np.minimum(drawn.works, stay),
+        seconds=np.where(left, np.inf, drawn.seconds), works=works, stops=works,
         fault=np.where(left, Fault.LEFT, drawn.fault).astype(np.int8),
-    )
+    )  # fmt: skip
 
 
 class Rounds(NamedTuple):

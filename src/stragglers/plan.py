@@ -7,7 +7,8 @@ share[g].weight   ... of what server steps are the mean of, each step alike; non
                   reports on time that all count the same, or if an algorithm of one's own decides
 always_late       of the clients of g that were started, those that never counted at all
 untrained         of the reports of g that counted, those without a local step
-device seconds    from start to report or failure, or to the end of training if that is earlier
+device seconds    of work from start to report or failure, or to the end of training if that is
+                  earlier; pauses are none
 faults            of all clients that were started, how many each struck
 corrupted         of the reports on time or late, those that the server drops for what they hold; it
                   sees that too late, so they count towards goals and budgets, and are wasted
@@ -41,7 +42,7 @@ def summarise(
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
     dropped = used & corrupted(schedule.fault)
     sound, under_way = used & ~dropped, schedule.fate == Fate.IN_FLIGHT
-    busy = np.minimum(schedule.stop, schedule.end) - schedule.start
+    busy = np.minimum(schedule.works, schedule.end - schedule.start)
     return {
         "time_s": schedule.end,
         "server_steps": schedule.steps,

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from stragglers import __version__, build, checkpoint, config, records, trees
+from stragglers import __version__, build, checkpoint, config, influence, records, trees
 from stragglers.course import Point, Progress, Result
 from stragglers.errors import BadInput
 from stragglers.metrics import Metrics
@@ -199,8 +199,8 @@ def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
     latencies = build.latencies(experiment, task.population)
-    local_steps = build.local_steps(experiment, schedule)
-    part = build.parts(experiment, task.population, schedule)
+    local_steps = influence.local_steps(experiment, schedule)
+    part = influence.parts(experiment, task.population, schedule)
     device = jax.devices()[0]
     return {
         "versions": {

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from stragglers import build, own, settings, subset
+from stragglers import build, influence, own, settings, subset
 from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -63,7 +63,7 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
             "set, and nothing can be learned; lower faults.nan, faults.inf or faults.huge"
         )
     used = counts | (schedule.fate == Fate.LATE)
-    if not np.any(build.local_steps(experiment, schedule)[used & ~corrupted(schedule.fault)]):
+    if not np.any(influence.local_steps(experiment, schedule)[used & ~corrupted(schedule.fault)]):
         raise BadInput(
             f"none of the {np.sum(used):,} reports that would count has a local step, and nothing "
             f"can be learned; a batch is {experiment.client.batch_size} examples: lower "
@@ -101,7 +101,7 @@ def train(
             algorithms(experiment.server, given, weight.normalise, teachers),
             local(experiment.client, experiment.precision == "bfloat16"),
             evaluate_at=_evenly(schedule.steps, experiment.evaluations),
-            weigh=build.weighing(weight),
+            weigh=influence.weighing(weight),
             lanes=experiment.lanes,
             devices=experiment.threads if jax.default_backend() == "cpu" else None,
             curve_examples=experiment.curve_examples,

@@ -53,6 +53,7 @@ class Schedule(NamedTuple):
     start: NDArray[np.float64]  # seconds
     report: NDArray[np.float64]  # seconds; infinite if it never comes
     stop: NDArray[np.float64]  # when its device is done: at its report, or when it failed
+    works: NDArray[np.float64]  # seconds that it works until then
     examples: NDArray[np.int64]  # local work that the client does, or may do under a time limit
     cut: NDArray[np.bool_]  # whether a time limit ends it: only whole batches are done by then
     fault: NDArray[np.int8]  # see faults.Fault
@@ -90,6 +91,7 @@ class Drawn(NamedTuple):
     cut: NDArray[np.bool_]
     fault: NDArray[np.int8]
     works: NDArray[np.float64]  # seconds that its device works
+    stops: NDArray[np.float64]  # seconds until it is done, with those in which it pauses
 
 
 def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32], start: int = 0) -> Drawn:
@@ -101,13 +103,13 @@ def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32], start
         seconds[part], examples[part], cut[part] = latency(start + first, who[part])
     _check_drawn(seconds, examples, who, start)
     if faults is None:
-        return Drawn(seconds, examples, cut, np.zeros(len(who), np.int8), seconds)
+        return Drawn(seconds, examples, cut, np.zeros(len(who), np.int8), seconds, seconds)
     fault, worked = np.empty(len(who), np.int8), np.empty(len(who))
     for first in range(0, len(who), CHUNK):
         part = slice(first, first + CHUNK)
         fault[part], worked[part] = faults(start + first, who[part])
     works = np.multiply(seconds, worked, out=np.zeros(len(who)), where=worked > 0)
-    return Drawn(np.where(lost(fault), np.inf, seconds), examples, cut, fault, works)
+    return Drawn(np.where(lost(fault), np.inf, seconds), examples, cut, fault, works, works)
 
 
 def _check_drawn(

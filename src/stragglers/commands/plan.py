@@ -104,7 +104,7 @@ def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]
 
     Without `clients` they are those that are known of the task without its data.
     """
-    from stragglers import build
+    from stragglers import build, influence
     from stragglers.plan import summarise
     from stragglers.words import policy
 
@@ -117,8 +117,8 @@ def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]
         experiment.schedule.time_limit, clients, experiment.latency, experiment.seed
     )
     summary = {
-        **summarise(clients, schedule, latencies, build.local_steps(experiment, schedule),
-                    build.parts(experiment, clients, schedule)),
+        **summarise(clients, schedule, latencies, influence.local_steps(experiment, schedule),
+                    influence.parts(experiment, clients, schedule)),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
         "policy": policy(experiment),

@@ -11,7 +11,8 @@ from stragglers.cli import _parser, main
 from tests.report.fabricate import demo
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
-LINES = re.findall(r"^stragglers (.*?)(?: +#|$)", README, re.M)
+HOURS = (Path(__file__).parent.parent / "docs" / "hours.md").read_text()
+LINES = re.findall(r"^stragglers (.*?)(?: +#|$)", README + HOURS, re.M)
 INLINE = re.findall(r"`stragglers (\w[^`]+)`", README)
 COMMANDS = dict.fromkeys([*LINES, *INLINE])
 CONSOLE = re.findall(r"```console\n\$ (.*?)\n(.*?)```", README, re.S)

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from reproduction import document, picture, rows
+from reproduction import data, document, picture, rows
 from stragglers import config, files, records
 from stragglers.commands import base
 from stragglers.errors import BadInput, about
@@ -54,18 +54,19 @@ def write(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from stragglers import build, trials
+    from stragglers import trials
 
     count, terms = base.checked_training(options, default=1)
     out = files.output_folder(options.out)
     folder = options.path or os.environ.get("STRAGGLERS_DATA")
     jobs, there = [], rows.found()
+    known = data.checksums(trial for some in there.values() for trial in some)
     for variant in rows.chosen(options.names):
         document = variant.document
         if folder:
             document = config.override(document, f"task.path={base.json(folder)}")
         with about(variant.preset):
-            build.prepare_data(config.experiment_from(document).task)
+            data.check(document, known)
         seeds = {trial.seed for trial in there.get(variant.key, [])}
         jobs += [
             job._replace(label=", ".join([job.label, *variant.sets]))
@@ -83,7 +84,9 @@ def run(options: argparse.Namespace) -> None:
 
 def keep(options: argparse.Namespace) -> None:
     wanted = {variant.key for variant in rows.chosen([])}
-    there = {(key, trial.seed) for key, trials in rows.found().items() for trial in trials}
+    found = rows.found()
+    there = {(key, trial.seed) for key, trials in found.items() for trial in trials}
+    known = data.checksums(trial for trials in found.values() for trial in trials)
     kept = 0
     for trial in records.find(options.folders):
         key = rows.key_of(trial)
@@ -93,6 +96,8 @@ def keep(options: argparse.Namespace) -> None:
             why = "not whole"
         elif (key, trial.seed) in there:
             why = "there already"
+        elif trial.data != (expected := known.setdefault(data.key_of(trial), trial.data)):
+            why = data.other(trial.data, expected)
         else:
             records.put_away(trial.folder, rows.RESULTS)
             there.add((key, trial.seed))

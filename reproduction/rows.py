@@ -6,7 +6,7 @@
     measured    a variant's numbers over its trials, in percent and seconds
 
 A trial belongs to a variant if their settings are equal once today's defaults are filled in, so
-that results outlive a new setting.
+that results outlive a new setting. Trials of one task are all on the same data.
 """
 
 import math
@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reproduction import data
 from stragglers import config, records
 from stragglers.errors import BadInput
 from stragglers.records import Record
-from stragglers.report import statistics
+from stragglers.report import experiments, statistics
 from stragglers.report.statistics import Summary
 from stragglers.settings import Paper
 
@@ -76,7 +77,7 @@ class Point(NamedTuple):
         names = {given.partition("=")[0] for given in changes}
         if len(names) != 1:
             return "preset"
-        document = config.resolved(config.experiment_from(variant.document))
+        document = config.completed(variant.document)
         value: Any = document
         for key in config.full_path(document, names.pop()).split("."):
             value = value.get(key, "not set")
@@ -152,14 +153,16 @@ def chosen(names: Sequence[str]) -> list[Variant]:
 
 def found() -> Found:
     by_key: Found = {}
-    for record in records.find([RESULTS] if any(RESULTS.rglob("run.json")) else []):
+    trials = records.find([RESULTS] if any(RESULTS.rglob("run.json")) else [])
+    data.checksums(trials)  # refuses other data
+    for record in trials:
         by_key.setdefault(key_of(record), []).append(record)
     return by_key
 
 
 def key_of(record: Record) -> tuple[str, str]:
     """The key of the variant that a trial is of."""
-    return record.name, _key(record.settings)
+    return record.name, experiments.today(record)[0]
 
 
 def measured(variant: Variant, there: Found) -> Measured | None:
@@ -168,8 +171,11 @@ def measured(variant: Variant, there: Found) -> Measured | None:
         return None
 
     def final(key: str, scale: float) -> Summary:
-        values = [scale * statistics.outcome(trial, key) for trial in trials]
-        return statistics.summarise(values, statistics.USUAL)
+        values = [statistics.outcome(trial, key) for trial in trials]
+        ours = statistics.summarise(values, statistics.USUAL)
+        low, middle, high = (scale * value for value in (ours.low, ours.median, ours.high))
+        return ours._replace(values=tuple(scale * value for value in values), low=low,
+                             median=middle, high=high)  # fmt: skip
 
     def late(key: str, what: Callable[[np.ndarray], float] = np.mean) -> float:
         if math.isnan(final(key, 1).median):
@@ -210,8 +216,4 @@ def _paper(variant: Variant) -> Paper | None:
 
 @cache
 def _variant_key(variant: Variant) -> tuple[str, str]:
-    return variant.preset, _key(variant.document)
-
-
-def _key(document: dict[str, Any]) -> str:
-    return records.settings_hash(config.resolved(config.experiment_from(document)))
+    return variant.preset, records.settings_hash(config.completed(variant.document))

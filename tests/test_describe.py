@@ -11,9 +11,12 @@ import tarfile
 import numpy as np
 import pytest
 
+from stragglers import run as training
+from stragglers import settings
 from stragglers.cli import main
 from stragglers.data import sources
 from stragglers.data.sources import Source
+from stragglers.tasks.base import checksum
 from tests.data.files import tff_hdf5
 from tests.data.serve import serving
 
@@ -102,6 +105,16 @@ def test_text_says_the_same(capsys, emnist):
     code, text, _ = run(capsys, "emnist", "--path", emnist)
     assert code == 0 and "fed_emnist_train.h5" in text
     assert "published: 3,400" in text and "20 / 20 / 20 / 20 / 20" in text
+
+
+def test_the_checksum_is_that_of_trials_and_of_no_other_data(capsys, emnist):
+    found = described(capsys, "emnist", "--path", emnist)["checksum"]
+    assert found == checksum(training.task(settings.Emnist(path=str(emnist))))  # as in run.json
+    assert found in run(capsys, "emnist", "--path", emnist)[1]
+    (emnist / "other").mkdir()
+    tff_hdf5(emnist / "other" / "fed_emnist_train.h5", writers(17, 20, 0))
+    tff_hdf5(emnist / "other" / "fed_emnist_test.h5", writers(17, 2, 2))
+    assert described(capsys, "emnist", "--path", emnist / "other")["checksum"] != found
 
 
 def test_settings_of_the_task_change_the_split(capsys, emnist):

@@ -17,8 +17,8 @@ ORDER = [
     "rounds", "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory",
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",
-    "interpret", "ledger", "live", "flower", "checkpoint", "records", "plan", "report", "settings",
-    "schema", "config", "build", "influence", "words", "own", "run", "deploy", "recording",
+    "interpret", "ledger", "live", "flower", "checkpoint", "records", "plan", "settings", "schema",
+    "config", "report", "build", "influence", "words", "own", "run", "deploy", "recording",
     "progress", "stopping", "turns", "workers", "sharing", "trials", "tune", "samples", "describe",
     "commands", "cli",
 ]  # fmt: skip

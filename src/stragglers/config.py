@@ -9,6 +9,7 @@ Every mistake is one line with the key, what was given and what is allowed.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,6 +29,7 @@ ALTERNATIVES = [
     {"availability.csv", "availability.groups"},
 ]
 KINDS = ("kind", "model", "name", "optimizer")  # keys that say what else a section has
+FREE = ("seed", "task.path", "evaluations")  # whatever these are, a published row is itself
 BARE_FRACTION = re.compile(r"[+-]?\.\d+(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)  # no TOML
 EXACT = 2.0**53  # below it whole numbers are themselves, as floats
 
@@ -156,7 +158,7 @@ def override(document: dict[str, Any], assignment: str) -> dict[str, Any]:
         if path in group:
             for other in group - {path}:
                 document = _without(document, other.split("."))
-    if path not in ("seed", "task.path", "evaluations"):
+    if path not in FREE:
         document = _without(document, ["paper"])  # another experiment than the published one
     changed = _with(document, path.split("."), value_of(text.strip()))
     if _leaf(path) in KINDS:
@@ -237,6 +239,29 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
     return _without_none(msgspec.to_builtins(experiment))
 
 
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """Settings of any time as today's: what was no setting then has its default."""
+    return resolved(experiment_from(document))
+
+
+def published(name: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The paper's row of a preset, as it is today, if these completed settings are the preset's."""
+    preset = _preset(name)
+    return preset.get("paper") if preset and _row(preset) == _row(settings) else None
+
+
+@cache
+def _preset(name: str) -> dict[str, Any] | None:
+    return completed(read(name)) if name in presets() else None
+
+
+def _row(settings: dict[str, Any]) -> dict[str, Any]:
+    """What tells a row from others."""
+    for path in (*FREE, "paper", "readings"):
+        settings = _without(settings, path.split("."))
+    return settings
+
+
 def _without_none(document: Any) -> Any:
     """TOML has no null: what is not given is not there."""
     if not isinstance(document, dict):
@@ -265,7 +290,7 @@ def _with(document: dict[str, Any], path: list[str], value: Any) -> dict[str, An
     }
 
 
-def _without(document: dict[str, Any], path: list[str]) -> dict[str, Any]:
+def _without(document: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
     head, *rest = path
     if head not in document:
         return document

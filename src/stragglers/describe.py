@@ -21,7 +21,7 @@ from stragglers.data.download import download
 from stragglers.data.emnist import EMNIST
 from stragglers.errors import BadInput, did_you_mean
 from stragglers.population import Population
-from stragglers.tasks.base import Task
+from stragglers.tasks.base import Task, checksum
 
 KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
 # What can be trained, and whether it reads files.
@@ -143,6 +143,7 @@ def summarise(data: Opened) -> dict[str, Any]:
     return {
         "task": task.name,
         "origin": who.origin,
+        "checksum": checksum(task),
         "files": {str(path): path.stat().st_size for path in data.files},
         **{name.replace(" ", "_"): count for name, count in found.items()},
         "groups": {

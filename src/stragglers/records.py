@@ -68,6 +68,11 @@ class Record(NamedTuple):
         return named.beside(self.settings, self.folder, named.FILES)
 
     @property
+    def data(self) -> str:
+        """Names what it was trained and tested on, wherever that lay (`tasks.base.checksum`)."""
+        return str((self.run.get("data") or {}).get("checksum", "unknown"))
+
+    @property
     def is_cut(self) -> bool:
         """Whether it is finished, but its curve has lost its end, and so its final values."""
         steps = (self.run.get("schedule") or {}).get("server_steps", 0)

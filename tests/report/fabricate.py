@@ -26,14 +26,19 @@ def run_folder(
     digest: str = "0123abcd",
     set: tuple[str, ...] = (),
     changes: dict[str, Any] | None = None,
+    unknown: tuple[str, ...] = (),
 ) -> Path:
-    """One trial; `height` is its last straggler accuracy, and totals are a tenth higher."""
+    """One trial; `height` is its last straggler accuracy, and totals are a tenth higher.
+
+    Settings that were `unknown` when it was trained are not in it.
+    """
     known = name if name in config.presets() else "glyphs/per-domain/fedadam"
     document = config.read(preset or known)
     for assignment in set:
         document = config.override(document, assignment)
     document["seed"] = seed
     settings = config.resolved(config.experiment_from(document)) | (changes or {})
+    settings = {key: value for key, value in settings.items() if key not in unknown}
     folder = root / hashlib.sha256(name.encode()).hexdigest()[:12] / f"{digest}-{seed}"
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text(tomlfile.dumps(settings))

@@ -1,6 +1,6 @@
 import pytest
 
-from stragglers import records
+from stragglers import config, records
 from stragglers.errors import BadInput
 from stragglers.report.experiments import check_reference, chosen, differences, plain, sections
 from tests.report.fabricate import demo, run_folder
@@ -50,6 +50,53 @@ def test_labels_are_unique_even_where_settings_say_nothing(tmp_path):
     run_folder(tmp_path, "mine", digest="bbbb")
     (section,) = found(tmp_path)
     assert [e.label for e in section.experiments] == ["mine [aaaa]", "mine [bbbb]"]
+
+
+def test_trials_from_before_a_setting_are_of_the_same_experiment(tmp_path):
+    name = "glyphs/per-domain/feast"
+    run_folder(tmp_path, name, 0, digest="after")
+    run_folder(tmp_path, name, 2, digest="after")
+    run_folder(tmp_path, name, 1, digest="before", unknown=("precision", "aggregation"))
+    run_folder(tmp_path, name, 3, digest="other", set=("precision=float32",))
+    (section,) = found(tmp_path)
+    first, second = section.experiments
+    assert [trial.seed for trial in first.trials] == [0, 1, 2]
+    assert first.label == "feast (precision=tf32)" and first.settings["precision"] == "tf32"
+    assert [trial.seed for trial in second.trials] == [3]
+
+
+def test_a_seed_from_before_a_setting_and_after_is_shown_twice(tmp_path):
+    for seed in (0, 1):
+        run_folder(tmp_path, seed=seed, digest="after")
+        run_folder(tmp_path, seed=seed, digest="before", unknown=("precision",))
+    run_folder(tmp_path, seed=2, digest="after")
+    (section,) = found(tmp_path)
+    assert {e.label: len(e.trials) for e in section.experiments} == {
+        "fedadam [after]": 3, "fedadam [before]": 2
+    }  # fmt: skip
+
+
+def test_settings_that_are_refused_today_are_shown_as_they_were(tmp_path):
+    for seed in (0, 1):
+        run_folder(tmp_path, seed=seed, digest="gone", changes={"gone": 7})
+    run_folder(tmp_path, seed=0, digest="here")
+    (section,) = found(tmp_path)
+    assert {e.label: (e.hash, len(e.trials)) for e in section.experiments} == {
+        "fedadam (gone=7)": ("gone", 2), "fedadam": (section.experiments[1].hash, 1)
+    }  # fmt: skip
+    assert section.experiments[0].paper is None
+
+
+def test_the_published_row_is_that_of_todays_preset(tmp_path):
+    name = "emnist/per-domain/fedbuff-kd"
+    run_folder(tmp_path, name, 3, set=("evaluations=7", "task.path=somewhere"), digest="a")
+    stale = config.completed(config.read("emnist/per-domain/feast"))["paper"]
+    run_folder(tmp_path, name, digest="b", set=("ema=0.0",), changes={"paper": stale})
+    run_folder(tmp_path, "mine", preset=name, changes={"paper": stale})
+    (section,) = found(tmp_path)
+    preset, changed, mine = section.experiments
+    assert preset.paper == config.completed(config.read(name))["paper"]
+    assert changed.paper is None and mine.paper is None
 
 
 def test_one_trial_in_two_folders_is_refused(tmp_path):

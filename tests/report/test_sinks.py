@@ -94,6 +94,16 @@ def test_wandb_gets_settings_curve_and_status(runs, tmp_path, monkeypatch):
     assert len({one.given["id"] for one in made}) == len(made) == 2
 
 
+def test_wandb_groups_trials_as_tables_do(tmp_path):
+    run_folder(tmp_path, seed=0)
+    run_folder(tmp_path, seed=1, digest="before", unknown=("precision",))
+    run_folder(tmp_path, seed=2, digest="other", set=("goal=3",))
+    first, before, other = map(sinks._group, sorted(records.find([tmp_path]), key=lambda r: r.seed))
+    assert first == before != other
+    record = records.find([tmp_path])[0]
+    assert sinks._group(record._replace(run={"data": {"checksum": "abc"}})) != first
+
+
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_missing_package_is_one_line(capsys, runs, tmp_path, monkeypatch, sink):
     package = {"tensorboard": "tensorboardX"}.get(sink, sink)

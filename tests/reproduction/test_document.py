@@ -9,6 +9,7 @@ import pytest
 from reproduction import __main__ as command
 from reproduction import document, picture, rows
 from stragglers import records
+from stragglers.report.results import tables
 from stragglers.stopping import Interrupted
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,26 @@ def test_what_the_readme_says_about_it(there):
         assert ours.late_straggler > waiting.late_straggler and ours.late_total > waiting.late_total
 
 
+def test_the_command_table_has_the_numbers_of_the_page(there):
+    """`stragglers table reproduction/results`: medians and trials of every published row."""
+    trials = [trial for some in there.values() for trial in some]
+    found = [row for table in tables(trials) for row in table.rows if row.experiment.paper]
+    assert sorted(row.experiment.name for row in found) == sorted(
+        variant.preset for variant in rows.published()
+    )
+    for row in found:
+        straggler, total, time = (row.metrics[key].median for key in
+                                  ("straggler_accuracy", "total_accuracy", "time_s"))  # fmt: skip
+        ours = rows.measured(rows.Variant(row.experiment.name), there)
+        assert row.over == ours.trials and time == ours.time_s.median
+        assert (100 * straggler, 100 * total) == (ours.straggler.median, ours.total.median)
+        shown = re.escape(row.experiment.paper["row"]), f"{100 * straggler:.1f}", (
+            f"{100 * total:.1f}"), f"{time:,.0f}", str(row.over)  # fmt: skip
+        assert re.search(r"^\| {}.* {} .* {} .* {} .* {} \|$".format(*shown), PAGE, re.M), shown
+    every = sum(len(table.rows) for table in tables(trials))
+    assert every == len(there)  # variants are rows as well, each once
+
+
 def test_results_are_whole_small_and_belong(there):
     wanted = {variant.key for variant in rows.chosen([])}
     assert there.keys() <= wanted
@@ -120,14 +141,15 @@ def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
         rows.exchange())  # fmt: skip
     without = {key: trials for key, trials in there.items() if "stackoverflow" not in key[0]}
     monkeypatch.setattr(document, "found", lambda: without)
-    assert "run stackoverflow --path" in page()
+    assert "Not yet run: `python -m reproduction run stackoverflow --path DATA`" in page()
     monkeypatch.setattr(document, "found", lambda: without | {first.key: [trial]})
     other = page()
     section = other.split("### StackOverflow's shape")[1].split("\n## ")[0]
     assert "| FedAdam | 81.1 | 78.6 | 84.4 | 83.7 | 726,555 | 1 |" in section
     assert "straggler accuracy: FedAdam 25.6, FARe-DUST 25.1, " in section
     assert f"Not yet run: {', '.join(rows.Variant(v.preset).paper.row for v in others)}." in section
-    assert "run stackoverflow --path" not in other and "nothing yet" not in other
+    assert "Not yet run: `python" not in other and "nothing yet" not in other
+    assert "python -m reproduction run stackoverflow --path DATA" in other  # in any case
 
 
 def test_the_command_writes_all(tmp_path, monkeypatch):
@@ -154,7 +176,7 @@ def test_run_trains_what_is_missing_and_keeps_what_is_over(
             raise Interrupted(signal)
 
     monkeypatch.setattr("stragglers.trials.run_missing", train)
-    monkeypatch.setattr("stragglers.build.prepare_data", lambda task: None)
+    monkeypatch.setattr("reproduction.data.check", lambda document, known: None)
     is_over = records.is_over
     monkeypatch.setattr(
         records, "is_over", lambda folder: folder == asked[0].folder if asked else is_over(folder)

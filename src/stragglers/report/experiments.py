@@ -1,16 +1,18 @@
 """Run folders as experiments, in the order of the paper's tables.
 
 trial       one run folder
-experiment  trials of equal settings but for the seed: a row of a table, a line of a figure
+experiment  trials on the same data of settings that are equal, but for the seed, once today's
+            defaults are filled in: a row of a table, a line of a figure
 section     experiments of one task and one latency model: what a table may compare
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stragglers import config
 from stragglers.errors import BadInput, did_you_mean
-from stragglers.records import Record
+from stragglers.records import Record, settings_hash
 
 TASKS = {"emnist": "EMNIST", "cifar100": "CIFAR-100", "stackoverflow": "StackOverflow"}
 LATENCIES = ("per-example", "per-domain")
@@ -26,9 +28,9 @@ SETS = {
 
 class Experiment(NamedTuple):
     name: str
-    hash: str
+    hash: str  # of the settings
     label: str  # unique in its section
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # with today's defaults; as they were, if they are refused today
     trials: tuple[Record, ...]  # by seed
 
     @property
@@ -38,7 +40,7 @@ class Experiment(NamedTuple):
 
     @property
     def paper(self) -> dict[str, Any] | None:
-        return self.settings.get("paper")
+        return config.published(self.name, self.settings)
 
     @property
     def finished(self) -> tuple[Record, ...]:
@@ -58,20 +60,54 @@ class Section(NamedTuple):
 
 def sections(records: Iterable[Record]) -> list[Section]:
     """Groups trials; the order in which they were given does not matter."""
-    groups: dict[tuple[str, str], dict[tuple[str, str], list[Record]]] = defaultdict(dict)
-    for record in sorted(records, key=lambda r: (r.name, r.hash, r.seed, str(r.folder))):
-        task = plain(str(record.settings.get("task", {}).get("name", "unknown task")))
-        latency = plain(str(record.settings.get("latency", {}).get("model", "unknown")))
-        trials = groups[task, latency].setdefault((record.name, record.hash), [])
-        if trials and trials[-1].seed == record.seed:
-            raise BadInput(
-                f"{trials[-1].folder} and {record.folder} hold the same trial; give one of them"
-            )
-        trials.append(record)
+    groups: dict[tuple[str, str], list[Experiment]] = defaultdict(list)
+    for experiment in _experiments(records):
+        task = plain(str(experiment.settings.get("task", {}).get("name", "unknown task")))
+        latency = plain(str(experiment.settings.get("latency", {}).get("model", "unknown")))
+        groups[task, latency].append(experiment)
     return [
-        Section(task, latency, _experiments(f"{task}/{latency}/", groups[task, latency]))
+        Section(task, latency, _labelled(f"{task}/{latency}/", groups[task, latency]))
         for task, latency in sorted(groups, key=_paper_order)
     ]
+
+
+def today(record: Record) -> tuple[str, dict[str, Any]]:
+    """A trial's settings with today's defaults, and their hash; both as stored if refused today."""
+    try:
+        settings = config.completed(record.settings)
+        return settings_hash(settings), settings
+    except BadInput:
+        return record.hash, record.settings
+
+
+def _experiments(records: Iterable[Record]) -> Iterator[Experiment]:
+    """Each by its name, not yet labelled."""
+    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    settings: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for record in sorted(records, key=lambda r: (r.name, r.hash, r.seed, str(r.folder))):
+        digest, given = today(record)
+        key = (record.name, digest, record.data)
+        groups[key].append(record)
+        settings.setdefault(key, given)
+    for key, trials in groups.items():
+        for stored, some in _without_repetition(trials).items():
+            ordered = tuple(sorted(some, key=lambda trial: trial.seed))
+            yield Experiment(plain(key[0]), stored or key[1], "", settings[key], ordered)
+
+
+def _without_repetition(trials: list[Record]) -> dict[str, list[Record]]:
+    """All of them; by their stored hashes if seeds were trained before a setting and after."""
+    if len({trial.seed for trial in trials}) == len(trials):
+        return {"": trials}
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for trial in trials:
+        some = groups[trial.hash]
+        if some and some[-1].seed == trial.seed:
+            raise BadInput(
+                f"{some[-1].folder} and {trial.folder} hold the same trial; give one of them"
+            )
+        some.append(trial)
+    return groups
 
 
 def _paper_order(key: tuple[str, str]) -> tuple[Any, ...]:
@@ -85,28 +121,36 @@ def _paper_order(key: tuple[str, str]) -> tuple[Any, ...]:
     )
 
 
-def _experiments(
-    prefix: str, groups: Mapping[tuple[str, str], list[Record]]
-) -> tuple[Experiment, ...]:
-    by_name: dict[str, list[tuple[str, list[Record]]]] = defaultdict(list)
-    for (name, digest), trials in groups.items():
-        by_name[name].append((digest, trials))
+def _labelled(prefix: str, experiments: Iterable[Experiment]) -> tuple[Experiment, ...]:
+    by_name: dict[str, list[Experiment]] = defaultdict(list)
+    for experiment in experiments:
+        by_name[experiment.name].append(experiment)
     found = []
     for name, members in by_name.items():
-        short = plain(name).removeprefix(prefix) or "unnamed"
-        differing = differences([trials[0].settings for _, trials in members])
+        short = name.removeprefix(prefix) or "unnamed"
+        differing = differences([experiment.settings for experiment in members])
         keys = _short(differing)
-        for index, (digest, trials) in enumerate(members):
+        for index, experiment in enumerate(members):
             values = [values[index] for values in differing.values()]
             pairs = [pair for pair in zip(keys, values, strict=True) if pair[1] is not None]
             given = ", ".join(f"{key}={shown(value)}" for key, value in pairs)
-            label = f"{short} ({given})" if given else short
-            found.append(Experiment(plain(name), digest, label, trials[0].settings, tuple(trials)))
-    twice = {label for label, count in Counter(e.label for e in found).items() if count > 1}
-    return tuple(
-        e._replace(label=f"{e.label} [{plain(e.hash)[:8]}]") if e.label in twice else e
-        for e in found
-    )
+            found.append(experiment._replace(label=f"{short} ({given})" if given else short))
+    for mark in (lambda e: f"data {plain(e.trials[0].data)[:8]}", lambda e: plain(e.hash)[:8]):
+        found = _told_apart(found, mark)
+    return tuple(found)
+
+
+def _told_apart(
+    experiments: list[Experiment], mark: Callable[[Experiment], str]
+) -> list[Experiment]:
+    """Equal labels get marks, if these differ."""
+    marks: dict[str, set[str]] = defaultdict(set)
+    for experiment in experiments:
+        marks[experiment.label].add(mark(experiment))
+    return [
+        e._replace(label=f"{e.label} [{mark(e)}]") if len(marks[e.label]) > 1 else e
+        for e in experiments
+    ]
 
 
 def differences(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

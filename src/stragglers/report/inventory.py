@@ -20,6 +20,7 @@ def print_data(summary: dict[str, Any]) -> None:
             f"published: {pair['published']:,}"
         )  # fmt: skip
         out.print(f"{name:<20}{pair['found']:>13,}   {same}")
+    out.print(f"checksum, as in the run.json of a trial on it: {summary['checksum']}")
 
 
 def _group_table(summary: dict[str, Any]) -> Table:

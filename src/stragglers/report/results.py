@@ -92,7 +92,7 @@ def _table(section: Section, options: Options) -> Table:
     rows = [_row(experiment, reference, options) for experiment in section.experiments]
     rows.sort(key=_by_straggler_accuracy)
     notes = list(_notes(rows))
-    if len({_data(trial) for e in section.experiments for trial in e.trials}) > 1:
+    if len({trial.data for e in section.experiments for trial in e.trials}) > 1:
         notes.append("not all runs were made with the same data")
     if options.reference is not None and reference is None:
         notes.append(f"no {plain(options.reference)} here to compare with")
@@ -117,12 +117,6 @@ def _row(experiment: Experiment, reference: Experiment | None, options: Options)
 def _by_straggler_accuracy(row: Row) -> tuple[Any, ...]:
     middle = row.metrics["straggler_accuracy"].median
     return (math.isnan(middle), -middle if math.isfinite(middle) else 0.0, row.experiment.label)
-
-
-def _data(trial: Record) -> str:
-    """What a trial was made with, wherever it lay."""
-    data = trial.run.get("data") or {}
-    return str(data.get("checksum", data))
 
 
 def _machine(trial: Record) -> str:

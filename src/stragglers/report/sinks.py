@@ -19,6 +19,7 @@ import numpy as np
 from stragglers import files, tomlfile
 from stragglers.errors import BadInput
 from stragglers.records import COLUMNS, Record
+from stragglers.report.experiments import today
 
 Sink = Callable[[Record, Path], bool]  # whether it was new
 
@@ -63,7 +64,7 @@ def wandb(record: Record, out: Path) -> bool:
         return False
     run = service.init(
         project=os.environ.get("WANDB_PROJECT", "stragglers"), dir=str(out), id=_id(record),
-        name=f"{record.name} seed {record.seed}", group=f"{record.name} {record.hash}",
+        name=f"{record.name} seed {record.seed}", group=_group(record),
         config=record.settings,
     )  # fmt: skip
     for step, values in _points(record):
@@ -90,6 +91,11 @@ def _tag(column: str) -> str:
     """straggler_accuracy as accuracy/straggler: one panel for all of them."""
     group, _, what = column.rpartition("_")
     return f"{what}/{group}" if what in ("accuracy", "loss") else f"progress/{column}"
+
+
+def _group(record: Record) -> str:
+    """What trials of one experiment share, as in tables: settings as of today, and data."""
+    return f"{record.name} {today(record)[0]} {record.data[:8]}"
 
 
 def _id(record: Record) -> str:

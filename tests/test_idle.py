@@ -230,6 +230,17 @@ def test_a_round_waits_by_hand():
     assert asked_again.start[::4].tolist() == [0, 3, 4]
 
 
+def test_a_group_waits_for_tomorrow_by_hand():
+    """Two are there in the first three seconds of twelve, one of them works until 30."""
+    pool = pool_of(dict(clients=2, seed=0), [1.0], [Fault.NONE], there=there_of(
+        [(0, 3), (0, 3)], 2, "finish"))  # fmt: skip
+    assert pool.when(2, 2.0) == 2 and pool.when(2, 5.0) == 12 and pool.when(3, 5.0) == np.inf
+    pool.until[1] = 30.0
+    assert pool.when(1, 5.0) == 12 and pool.when(2, 5.0) == 36
+    pool.until[1] = 1e9
+    assert pool.when(2, 5.0) == 12 * np.ceil(1e9 / 12) and pool.draw(2, 5.0)[0] > 1e9
+
+
 def test_what_comes_while_nobody_waits_any_more_by_hand():
     """Late by half a second, for which the next round waits: known to it, or to nobody."""
     case = dict(seed=0, goal=1, cohort=2, late_rounds=1, count="all_returned", busy="skip")

@@ -8,6 +8,7 @@ import pytest
 
 from reproduction import __main__ as command
 from reproduction import document, picture, rows
+from reproduction.comparisons import EQUAL
 from stragglers import records
 from stragglers.stopping import Interrupted
 
@@ -68,6 +69,21 @@ def test_what_the_readme_says_about_it(there):
     for percent, ours in zip(said.groups(), others, strict=True):
         assert percent == f"{100 * ours.time_s.median / waiting.time_s.median:.0f}"
         assert ours.late_straggler > waiting.late_straggler and ours.late_total > waiting.late_total
+        assert ours.trials == waiting.trials == 3
+
+
+def test_what_the_readme_says_of_cifar100(there):
+    (cost,) = re.findall(r"κ costs ([\d.]+) points\s+of total", (ROOT / "README.md").read_text())
+    waiting, over, dust, feast = (
+        rows.measured(rows.Variant(f"cifar100/per-domain/{row}", sets), there)
+        for row, sets in (("fedadam", ()), ("fedadam-over-selection", ()), ("fare-dust", ()),
+                          ("feast", ("kappa=0.2",)))
+    )  # fmt: skip
+    assert cost == f"{waiting.late_total - feast.late_total:.1f}"
+    assert over.time_s.median == dust.time_s.median
+    for metric in ("late_straggler", "late_total"):
+        assert abs(getattr(over, metric) - getattr(dust, metric)) <= EQUAL
+    assert {one.trials for one in (waiting, over, dust, feast)} == {2}
 
 
 def test_results_are_whole_small_and_belong(there):

@@ -8,7 +8,7 @@ an open point is to be read again when it has more trials than it was drawn from
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from reproduction import costs, tables
 from reproduction.claims import judged
 from reproduction.comparisons import EQUAL, Numbers
 from reproduction.rows import (
+    EXCHANGE,
     FIFTHS,
     HERE,
     TABLES,
@@ -29,7 +30,7 @@ from reproduction.rows import (
     points,
     published,
 )
-from reproduction.tables import Table
+from reproduction.tables import Table, percent
 from stragglers import build, config
 from stragglers.commands.plan import summarised
 from stragglers.settings import Paper
@@ -87,18 +88,30 @@ def pages() -> Pages:
         "ran": costs.ran(there),
         "fewer": tables.FEWER,
         "slower": tables.SLOWER,
+        "shape": EXCHANGE,
         "at": lambda preset, *sets: numbers(Variant(preset, sets)),
         "paper": tables.paper_of,
         "both": tables.both,
         "ends": tables.ends,
-        "points": tables.percent,
-        "above": tables.apart,
+        "points": percent,
+        "few": tables.few,
+        "above": tables.above,
+        "ahead": tables.ahead,
+        "paper_both": tables.paper_both,
         "paper_above": tables.paper_apart,
+        "paper_ahead": tables.paper_ahead,
+        "missed": tables.missed,
         "trials": _trials,
         "lead": lambda *what: _lead(there, *what),
         "agreeing": lambda of="": _agreeing(of, numbers),
         "times_off": lambda task, anomalous=False: _times_off(task, anomalous, numbers),
         "apart": lambda preset, other: _apart(there, preset, other),
+        "trained_on": lambda preset: tables.clients(there[Variant(preset).key][0].run["schedule"]),
+        "planned_on": lambda preset: tables.clients(_plan(Variant(preset))),
+        "idle": lambda preset, *sets: _idle(there, Variant(preset, sets)),
+        "fifths": lambda preset, *sets: _by_fifths(there, Variant(preset, sets)),
+        "budget": lambda preset: Variant(preset).document["updates"],
+        "untrained": tables.untrained(points(), numbers),
         "share": lambda preset, *sets: _straggler_share(there, Variant(preset, sets)),
         "scatter": lambda preset, *sets: _scatter(Variant(preset, sets)),
         "expected": lambda preset, of="used", *sets: _expected_share(Variant(preset, sets), of),
@@ -182,6 +195,18 @@ def _straggler_share(there: Found, variant: Variant) -> float:
     return 100 * trial.run["schedule"]["share"]["straggler"]["used"]
 
 
+def _idle(there: Found, variant: Variant) -> float:
+    """Percent of the stragglers' reports on time that come without a local step."""
+    return 100 * there[variant.key][0].run["schedule"]["groups"]["straggler"]["untrained"]
+
+
+def _by_fifths(there: Found, variant: Variant) -> list[str]:
+    """Straggler and total accuracy in each fifth of the budget."""
+    curves = [by_fifths(variant, there, metric) for metric in ("straggler", "total")]
+    straggler, total = (curve or [math.nan] * FIFTHS for curve in curves)
+    return [f"{percent(a)} / {percent(b)}" for a, b in zip(straggler, total, strict=True)]
+
+
 def _apart(there: Found, preset: str, other: str) -> float:
     """How far trials of equal seeds are from one another at the end, at most, in points."""
     ends = [
@@ -215,10 +240,14 @@ def _off(variant: Variant) -> float:
     return 100 * (float(np.median(times)) / paper.time_s - 1)
 
 
-@cache
 def _expected_share(variant: Variant, of: str = "used") -> float:
     """Of stragglers, among reports on time or others, in percent: clients of published sizes."""
-    return 100 * summarised(variant.document)[0]["share"]["straggler"][of]
+    return 100 * _plan(variant)["share"]["straggler"][of]
+
+
+@cache
+def _plan(variant: Variant) -> dict[str, Any]:
+    return summarised(variant.document)[0]
 
 
 def _time(variant: Variant, seed: int) -> float:

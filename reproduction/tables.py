@@ -4,8 +4,8 @@ Percent and points throughout, seconds of simulated time. A number of one trial 
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from reproduction.comparisons import Numbers
 from reproduction.rows import (
@@ -24,6 +24,7 @@ from stragglers.settings import Paper
 
 FEWER = "digits=0.511"  # of EMNIST's, as many as published
 SLOWER = "server.learning_rate=0.2"  # on CIFAR-100: a fifth
+TRIALS = 3  # of a row, as a rule
 
 
 class Table(NamedTuple):
@@ -31,6 +32,7 @@ class Table(NamedTuple):
     rows: list[list[str]]
     title: str = ""
     left: tuple[str, ...] = ()  # what it has no row of yet
+    note: str = ""
 
     def markdown(self) -> str:
         lines = [self.names, ["---", *["---:"] * (len(self.names) - 1)], *self.rows]
@@ -40,23 +42,52 @@ class Table(NamedTuple):
 # Cells.
 
 
-def both(ours: Measured) -> str:
-    """Straggler and total accuracy at the end of training."""
-    return f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}"
+def both(ours: Measured, unit: str = "") -> str:
+    """Straggler and total accuracy at the end of training, and the number of trials if small."""
+    return f"{_accuracy(ours.straggler)} / {_accuracy(ours.total)}{unit}{few(ours)}"
 
 
-def ends(ours: Measured) -> str:
+def ends(ours: Measured, unit: str = "") -> str:
     """The same as means over the end of the curve."""
-    return f"{percent(ours.late_straggler)} / {percent(ours.late_total)}"
+    return f"{percent(ours.late_straggler)} / {percent(ours.late_total)}{unit}{few(ours)}"
+
+
+def few(*ours: Measured) -> str:
+    """In parentheses, the smallest number of trials, where there are fewer than usual."""
+    least = min(one.trials for one in ours)
+    return f" ({least})" if least < TRIALS else ""
+
+
+def above(ours: Measured, theirs: Measured) -> str:
+    """How far both accuracies are above another row's at the end of the curves."""
+    return apart(ours, theirs) + few(ours, theirs)
+
+
+def ahead(ours: Measured, theirs: Measured) -> str:
+    """How far straggler accuracy alone is."""
+    return percent(ours.late_straggler - theirs.late_straggler) + few(ours, theirs)
 
 
 def apart(ours: Measured, theirs: Measured) -> str:
-    """How far a row is above another at the end of the curves."""
     return _pair(ours.late_straggler - theirs.late_straggler, ours.late_total - theirs.late_total)
 
 
+def paper_both(preset: str) -> str:
+    paper = paper_of(preset)
+    return f"{percent(paper.straggler)} / {percent(paper.total)}"
+
+
+def paper_ahead(preset: str, other: str) -> str:
+    return percent(paper_of(preset).straggler - paper_of(other).straggler)
+
+
+def missed(ours: Measured, theirs: Measured, preset: str, other: str) -> float:
+    """How far our difference in straggler accuracy is from the published one, in points."""
+    said = paper_of(preset).straggler - paper_of(other).straggler
+    return abs(ours.late_straggler - theirs.late_straggler - said)
+
+
 def paper_apart(preset: str, other: str) -> str:
-    """The same in the paper."""
     ours, theirs = paper_of(preset), paper_of(other)
     return _pair(ours.straggler - theirs.straggler, ours.total - theirs.total)
 
@@ -104,6 +135,8 @@ def table(name: str, numbers: Numbers) -> Table:
     """A table of the paper beside ours; highest published straggler accuracy first."""
     variants = [v for v in published() if v.preset.startswith(f"{name}/")]
     variants.sort(key=lambda v: -paper_of(v.preset).straggler)
+    budgets = {v: v.document["updates"] for v in variants}
+    most, least = max(budgets.values()), min(budgets.values())
     rows, left = [], []
     for variant in variants:
         paper, ours = paper_of(variant.preset), numbers(variant)
@@ -111,7 +144,7 @@ def table(name: str, numbers: Numbers) -> Table:
             left.append(paper.row)
             continue
         rows.append([
-            paper.row,
+            paper.row + (" †" if budgets[variant] < most else ""),
             _published(paper.straggler, paper.straggler_interval),
             _accuracy(ours.straggler),
             percent(ours.late_straggler),
@@ -128,7 +161,8 @@ def table(name: str, numbers: Numbers) -> Table:
     names = ["", "straggler: paper", "here", "end", "Δ", "total: paper", "here", "end", "Δ",
              "time [s]: paper", "here", "Δ", "trials"]  # fmt: skip
     task, latency = name.split("/")
-    return Table(names, rows, f"{TASKS[task]}, {latency} latency", tuple(left))
+    note = f"† {least:,} updates; all others {most:,}." if least < most else ""
+    return Table(names, rows, f"{TASKS[task]}, {latency} latency", tuple(left), note)
 
 
 def point(given: Point, numbers: Numbers) -> tuple[Point, Table]:
@@ -158,6 +192,16 @@ def shown(given: Point, numbers: Numbers) -> bool:
     """Once there are two to compare, or the only one."""
     done = sum(numbers(variant) is not None for variant in given.variants)
     return done >= min(2, len(given.variants))
+
+
+def untrained(given: Iterable[Point], numbers: Numbers) -> dict[str, list[str]]:
+    """What open points have no trial of yet, by row."""
+    left: dict[str, list[str]] = {}
+    for one in given:
+        sets = [f"`{', '.join(v.sets)}`" for v in one.variants if numbers(v) is None]
+        if sets:
+            left.setdefault(one.preset, []).append(f"{', '.join(sets)} ({one.name})")
+    return left
 
 
 ON_THE_WAY = (
@@ -229,7 +273,7 @@ REMEDIES = (  # row, what it changes, how it is called: all on EMNIST with per-d
     (
         "fedadam-over-selection",
         (*JOINS, "ema=0.99", "time_limit.percentile=75.0", "local_steps=normalised"),
-        "… the same, EMA, with a time limit and directions",
+        "… the same, EMA, a time limit, reports divided by local steps",
     ),
     ("feast", ("kappa=0.2",), "FeAST, κ = 0.2"),
     ("fare-dust", (), "FARe-DUST"),
@@ -250,13 +294,39 @@ def remedies(numbers: Numbers) -> Table:
     return Table(["", "straggler", "total", "swing", "time", "trials"], rows)
 
 
+class Clients(NamedTuple):
+    """Of a population, by its schedule."""
+
+    all: int
+    stragglers: int
+    examples: float  # of all
+    of_stragglers: float  # percent of them
+    largest: float  # of one client
+    median: dict[str, float]  # examples of a client, by group
+
+
+def clients(schedule: dict[str, Any]) -> Clients:
+    groups = schedule["groups"]
+    examples = {name: one["clients"] * one["examples"]["mean"] for name, one in groups.items()}
+    every = sum(examples.values())
+    return Clients(
+        sum(one["clients"] for one in groups.values()),
+        groups["straggler"]["clients"],
+        every,
+        100 * examples["straggler"] / every,
+        max(one["examples"]["max"] for one in groups.values()),
+        {name: one["examples"]["p50"] for name, one in groups.items()},
+    )
+
+
 class Exchange(NamedTuple):
     """StackOverflow's rows on Stack Exchange users."""
 
     table: Table  # highest straggler accuracy at the end of the curves first
     ranked: list[str]  # rows, likewise
-    published: list[tuple[str, float]]  # rows and their straggler accuracies, likewise
+    published: list[str]  # rows by their published straggler accuracies
     updates: int
+    clients: Clients
     rate: float  # sentences per second of real time, of the first row that was trained
 
 
@@ -266,13 +336,17 @@ def exchanged(numbers: Callable, there: Found) -> Exchange | None:
     if not variants:
         return None
     papers = {v: paper_of(v.preset) for v in exchange()}
-    rows, names = [], ["", "straggler", "end", "total", "end", "time [s]", "trials"]
+    names = ["", "straggler: paper", "here", "end", "total: paper", "here", "end",
+             "time [s]: paper", "here", "trials"]  # fmt: skip
+    rows = []
     for variant in sorted(variants, key=lambda v: -numbers(v).late_straggler):
-        ours = numbers(variant)
+        ours, paper = numbers(variant), papers[variant]
+        straggler, end, total, total_end = _accuracies(ours)
         rows.append([
-            papers[variant].row,
-            *_accuracies(ours),
-            seconds(ours.time_s.median), str(ours.trials),
+            paper.row,
+            _published(paper.straggler, paper.straggler_interval), straggler, end,
+            _published(paper.total, paper.total_interval), total, total_end,
+            f"{paper.time_s:,.0f}", seconds(ours.time_s.median), str(ours.trials),
         ])  # fmt: skip
     left = tuple(paper.row for variant, paper in papers.items() if variant not in variants)
     trial = there[variants[0].key][0]
@@ -280,7 +354,8 @@ def exchanged(numbers: Callable, there: Found) -> Exchange | None:
     return Exchange(
         Table(names, rows, left=left),
         [row[0] for row in rows],
-        sorted(((p.row, p.straggler) for p in papers.values()), key=lambda pair: -pair[1]),
+        [paper.row for paper in sorted(papers.values(), key=lambda paper: -paper.straggler)],
         trial.settings["updates"],
+        clients(trial.run["schedule"]),
         together * float(trial.curve["examples"][-1] / trial.curve["wall_s"][-1]),
     )

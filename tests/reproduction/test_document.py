@@ -8,6 +8,7 @@ import pytest
 
 from reproduction import __main__ as command
 from reproduction import document, picture, rows
+from reproduction.comparisons import EQUAL
 from stragglers import records
 from stragglers.report.results import tables
 from stragglers.stopping import Interrupted
@@ -69,6 +70,21 @@ def test_what_the_readme_says_about_it(there):
     for percent, ours in zip(said.groups(), others, strict=True):
         assert percent == f"{100 * ours.time_s.median / waiting.time_s.median:.0f}"
         assert ours.late_straggler > waiting.late_straggler and ours.late_total > waiting.late_total
+        assert ours.trials == waiting.trials == 3
+
+
+def test_what_the_readme_says_of_cifar100(there):
+    (cost,) = re.findall(r"κ costs ([\d.]+) points\s+of total", (ROOT / "README.md").read_text())
+    waiting, over, dust, feast = (
+        rows.measured(rows.Variant(f"cifar100/per-domain/{row}", sets), there)
+        for row, sets in (("fedadam", ()), ("fedadam-over-selection", ()), ("fare-dust", ()),
+                          ("feast", ("kappa=0.2",)))
+    )  # fmt: skip
+    assert cost == f"{waiting.late_total - feast.late_total:.1f}"
+    assert over.time_s.median == dust.time_s.median
+    for metric in ("late_straggler", "late_total"):
+        assert abs(getattr(over, metric) - getattr(dust, metric)) <= EQUAL
+    assert {one.trials for one in (waiting, over, dust, feast)} == {2}
 
 
 def test_the_command_table_has_the_numbers_of_the_page(there):
@@ -120,7 +136,7 @@ def test_other_results_make_another_page(there, monkeypatch):
     left = sum(map(len, fewer.values()))
     monkeypatch.setattr(document, "found", lambda: fewer)
     other = page()
-    rows_of = {text: re.findall(r"^\| FedBuff \|.*$", text, re.M) for text in (PAGE, other)}
+    rows_of = {text: re.findall(r"^\| FedBuff(?: †)? \|.*$", text, re.M) for text in (PAGE, other)}
     assert len(rows_of[other]) == len(rows_of[PAGE]) - 1 and f"\n{left} trials from " in other
     assert picture.digest(fewer) == picture.digest(there)  # which has it not
 
@@ -145,8 +161,9 @@ def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
     monkeypatch.setattr(document, "found", lambda: without | {first.key: [trial]})
     other = page()
     section = other.split("### StackOverflow's shape")[1].split("\n## ")[0]
-    assert "| FedAdam | 81.1 | 78.6 | 84.4 | 83.7 | 726,555 | 1 |" in section
-    assert "straggler accuracy: FedAdam 25.6, FARe-DUST 25.1, " in section
+    (row,) = re.findall(r"^\| FedAdam \|.*$", section, re.M)
+    assert row.startswith("| FedAdam | 25.6 [25.5, 25.7] | 81.1 | 78.6 |")
+    assert row.endswith("| 84.4 | 83.7 | 6,086,590 | 726,555 | 1 |")
     assert f"Not yet run: {', '.join(rows.Variant(v.preset).paper.row for v in others)}." in section
     assert "Not yet run: `python" not in other and "nothing yet" not in other
     assert "python -m reproduction run stackoverflow --path DATA" in other  # in any case

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reproduction import costs, tables
+from reproduction import costs, planned, tables
 from reproduction.claims import judged
-from reproduction.comparisons import EQUAL, Numbers
+from reproduction.comparisons import EQUAL, EQUAL_STACKOVERFLOW, Numbers
 from reproduction.rows import (
     FIFTHS,
     HERE,
@@ -30,8 +30,6 @@ from reproduction.rows import (
     published,
 )
 from reproduction.tables import Table
-from stragglers import build, config
-from stragglers.commands.plan import summarised
 from stragglers.settings import Paper
 
 PAGES = ("reproduction.md", "open-points.md")  # in docs/, each from a template beside this file
@@ -66,8 +64,9 @@ def pages() -> Pages:
     environment.globals |= {
         "says": says,
         "equal": EQUAL,
+        "equal_stackoverflow": EQUAL_STACKOVERFLOW,
         "tables": [one for name in TABLES if (one := tables.table(name, numbers)).rows],
-        "claims": judged(numbers),
+        "claims": judged(numbers, there),
         "shown": [tables.point(one, numbers) for one in points() if tables.shown(one, numbers)],
         "waiting": [one for one in points() if not tables.shown(one, numbers)],
         "concluded": lambda point: says(
@@ -138,7 +137,9 @@ class Agreeing(NamedTuple):
     straggler: list[str]  # inside the published interval
     straggler_end: list[str]  # the same by the end of the curve
     near: list[str]  # straggler accuracy within 5 points
+    near_end: list[str]
     total: list[str]  # total accuracy within 3 points
+    total_end: list[str]
 
 
 def _agreeing(of: str, numbers: Numbers) -> Agreeing:
@@ -160,7 +161,9 @@ def _agreeing(of: str, numbers: Numbers) -> Agreeing:
         those(lambda paper, ours: between(ours.straggler.median, paper.straggler_interval)),
         those(lambda paper, ours: between(ours.late_straggler, paper.straggler_interval)),
         those(lambda paper, ours: abs(ours.straggler.median - paper.straggler) <= 5),
+        those(lambda paper, ours: abs(ours.late_straggler - paper.straggler) <= 5),
         those(lambda paper, ours: abs(ours.total.median - paper.total) <= 3),
+        those(lambda paper, ours: abs(ours.late_total - paper.total) <= 3),
     )
 
 
@@ -197,20 +200,20 @@ def _apart(there: Found, preset: str, other: str) -> float:
 @cache
 def _scatter(variant: Variant) -> float:
     """How much they differ from seed to seed, in percent."""
-    times = [_time(variant, seed) for seed in range(10)]
+    times = [planned.seconds(variant, seed) for seed in range(10)]
     return 100 * float(np.std(times) / np.mean(times))
 
 
 @cache
 def _longer(variant: Variant, other: Variant) -> float:
     """How much more another variant has, in percent."""
-    return 100 * (_time(other, 0) / _time(variant, 0) - 1)
+    return 100 * (planned.seconds(other, 0) / planned.seconds(variant, 0) - 1)
 
 
 @cache
 def _off(variant: Variant) -> float:
     """How much longer than published, in percent, with clients of the published sizes."""
-    times = [_time(variant, seed) for seed in range(5)]
+    times = [planned.seconds(variant, seed) for seed in range(5)]
     paper = tables.paper_of(variant.preset)
     return 100 * (float(np.median(times)) / paper.time_s - 1)
 
@@ -218,9 +221,4 @@ def _off(variant: Variant) -> float:
 @cache
 def _expected_share(variant: Variant, of: str = "used") -> float:
     """Of stragglers, among reports on time or others, in percent: clients of published sizes."""
-    return 100 * summarised(variant.document)[0]["share"]["straggler"][of]
-
-
-def _time(variant: Variant, seed: int) -> float:
-    experiment = config.experiment_from(config.override(variant.document, f"seed={seed}"))
-    return build.timetable(experiment, build.clients(experiment.task, experiment.seed)).end
+    return 100 * planned.summary(variant)["share"]["straggler"][of]

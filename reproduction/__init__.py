@@ -4,7 +4,10 @@ results/          trials without their weights, as `stragglers table` reads them
 open_points.toml  what the paper leaves open, as settings to compare, and what came of it
 rows.py           what belongs to the reproduction, and the trials that there are of it
 comparisons.py    rows against rows, and whether a difference is one
-claims.py         the paper's claims, as comparisons: by our numbers and by its own
+sweeps.py         the same along an open point
+planned.py        what schedules say without training
+verdicts.py       claims as checks, judged by our numbers and by the paper's own
+claims.py         the paper's claims: algorithm_claims.py, technique_claims.py
 tables.py         numbers as cells, cells as tables
 costs.py          what was run, and what it took
 document.py       docs/reproduction.md and docs/open-points.md from *.md.j2 and all of these

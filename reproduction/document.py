@@ -8,13 +8,13 @@ an open point is to be read again when it has more trials than it was drawn from
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from reproduction import costs, tables
+from reproduction import costs, planned, tables
 from reproduction.claims import judged
-from reproduction.comparisons import EQUAL, Numbers
+from reproduction.comparisons import EQUAL, EQUAL_STACKOVERFLOW, Numbers
 from reproduction.rows import (
     EXCHANGE,
     FIFTHS,
@@ -31,8 +31,6 @@ from reproduction.rows import (
     published,
 )
 from reproduction.tables import Table, percent
-from stragglers import build, config
-from stragglers.commands.plan import summarised
 from stragglers.settings import Paper
 
 PAGES = ("reproduction.md", "open-points.md")  # in docs/, each from a template beside this file
@@ -67,8 +65,9 @@ def pages() -> Pages:
     environment.globals |= {
         "says": says,
         "equal": EQUAL,
+        "equal_stackoverflow": EQUAL_STACKOVERFLOW,
         "tables": [one for name in TABLES if (one := tables.table(name, numbers)).rows],
-        "claims": judged(numbers),
+        "claims": judged(numbers, there),
         "shown": [tables.point(one, numbers) for one in points() if tables.shown(one, numbers)],
         "waiting": [one for one in points() if not tables.shown(one, numbers)],
         "concluded": lambda point: says(
@@ -107,7 +106,7 @@ def pages() -> Pages:
         "times_off": lambda task, anomalous=False: _times_off(task, anomalous, numbers),
         "apart": lambda preset, other: _apart(there, preset, other),
         "trained_on": lambda preset: tables.clients(there[Variant(preset).key][0].run["schedule"]),
-        "planned_on": lambda preset: tables.clients(_plan(Variant(preset))),
+        "planned_on": lambda preset: tables.clients(planned.summary(Variant(preset))),
         "idle": lambda preset, *sets: _idle(there, Variant(preset, sets)),
         "fifths": lambda preset, *sets: _by_fifths(there, Variant(preset, sets)),
         "budget": lambda preset: Variant(preset).document["updates"],
@@ -151,7 +150,9 @@ class Agreeing(NamedTuple):
     straggler: list[str]  # inside the published interval
     straggler_end: list[str]  # the same by the end of the curve
     near: list[str]  # straggler accuracy within 5 points
+    near_end: list[str]
     total: list[str]  # total accuracy within 3 points
+    total_end: list[str]
 
 
 def _agreeing(of: str, numbers: Numbers) -> Agreeing:
@@ -173,7 +174,9 @@ def _agreeing(of: str, numbers: Numbers) -> Agreeing:
         those(lambda paper, ours: between(ours.straggler.median, paper.straggler_interval)),
         those(lambda paper, ours: between(ours.late_straggler, paper.straggler_interval)),
         those(lambda paper, ours: abs(ours.straggler.median - paper.straggler) <= 5),
+        those(lambda paper, ours: abs(ours.late_straggler - paper.straggler) <= 5),
         those(lambda paper, ours: abs(ours.total.median - paper.total) <= 3),
+        those(lambda paper, ours: abs(ours.late_total - paper.total) <= 3),
     )
 
 
@@ -222,34 +225,24 @@ def _apart(there: Found, preset: str, other: str) -> float:
 @cache
 def _scatter(variant: Variant) -> float:
     """How much they differ from seed to seed, in percent."""
-    times = [_time(variant, seed) for seed in range(10)]
+    times = [planned.seconds(variant, seed) for seed in range(10)]
     return 100 * float(np.std(times) / np.mean(times))
 
 
 @cache
 def _longer(variant: Variant, other: Variant) -> float:
     """How much more another variant has, in percent."""
-    return 100 * (_time(other, 0) / _time(variant, 0) - 1)
+    return 100 * (planned.seconds(other, 0) / planned.seconds(variant, 0) - 1)
 
 
 @cache
 def _off(variant: Variant) -> float:
     """How much longer than published, in percent, with clients of the published sizes."""
-    times = [_time(variant, seed) for seed in range(5)]
+    times = [planned.seconds(variant, seed) for seed in range(5)]
     paper = tables.paper_of(variant.preset)
     return 100 * (float(np.median(times)) / paper.time_s - 1)
 
 
 def _expected_share(variant: Variant, of: str = "used") -> float:
     """Of stragglers, among reports on time or others, in percent: clients of published sizes."""
-    return 100 * _plan(variant)["share"]["straggler"][of]
-
-
-@cache
-def _plan(variant: Variant) -> dict[str, Any]:
-    return summarised(variant.document)[0]
-
-
-def _time(variant: Variant, seed: int) -> float:
-    experiment = config.experiment_from(config.override(variant.document, f"seed={seed}"))
-    return build.timetable(experiment, build.clients(experiment.task, experiment.seed)).end
+    return 100 * planned.summary(variant)["share"]["straggler"][of]

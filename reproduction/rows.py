@@ -205,6 +205,19 @@ def by_fifths(variant: Variant, there: Found, metric: str) -> list[float] | None
     return (100 * np.median(means, axis=0)).tolist()
 
 
+def first_time(variant: Variant, there: Found, straggler: float) -> float | None:
+    """Seconds until an evaluation first has this straggler accuracy, in percent: median.
+
+    None if nothing was trained, or if half of the trials never have it.
+    """
+    times = []
+    for trial in there.get(variant.key, []):
+        enough = np.flatnonzero(100 * trial.curve["straggler_accuracy"] >= straggler)
+        times.append(trial.curve["time_s"][enough[0]] if len(enough) else math.inf)
+    median = float(np.median(times)) if times else math.inf
+    return median if math.isfinite(median) else None
+
+
 def _fifths(curve: np.ndarray) -> list[np.ndarray]:
     return np.array_split(curve, min(FIFTHS, len(curve)))
 

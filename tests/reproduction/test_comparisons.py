@@ -1,5 +1,7 @@
+import math
+
 from reproduction.comparisons import NAMES, Compared
-from reproduction.rows import Measured, Variant, published
+from reproduction.rows import Measured, found, published
 from stragglers.report.statistics import Summary
 
 
@@ -23,11 +25,33 @@ def held(checks):
 def test_accuracies_within_a_point_are_equal():
     table = "cifar100/per-domain"
     at = Compared(numbers(table, fedadam=measured(50, 40), fare_dust=measured(50.9, 41.1)))
-    assert held(at.accuracy([table], "fare-dust", "fedadam", above=True)) == [False, True]
-    assert held(at.accuracy([table], "fare-dust", "fedadam", above=False)) == [False, False]
-    assert held(at.accuracy([table], "fedadam", "fare-dust")) == [True, False]
-    assert held(at.accuracy([table], "fedadam", "fare-dust", above=False)) == [False, True]
-    assert at.accuracy(["emnist/per-domain"], "fare-dust", "fedadam") == []
+    pair, back = ("fare-dust", "fedadam"), ("fedadam", "fare-dust")
+    assert held(at.accuracy([table], *pair, "above")) == [False, True]
+    assert held(at.accuracy([table], *pair, "below")) == [False, False]
+    assert held(at.accuracy([table], *back, "no worse")) == [True, False]
+    assert held(at.accuracy([table], *back, "below")) == [False, True]
+    assert held(at.accuracy([table], *pair, "equal")) == [True, False]
+    assert at.accuracy(["emnist/per-domain"], *pair, "above") == []
+
+
+def test_a_difference_of_exactly_a_point_is_none():
+    """Published numbers have one digit: 25.4 - 25.2 is more than 0.2 by floating point alone."""
+    for table, apart in (("cifar100/per-domain", 1.0), ("stackoverflow/per-domain", 0.2)):
+        for low in (25.2, 41.7, 44.3):
+            high = round(low + apart, 1)
+            at = Compared(numbers(table, fedadam=measured(low, 1), feast=measured(high, 1)))
+            above = at.accuracy([table], "feast", "fedadam", "above", ["straggler"])
+            assert held(above) == [False]
+            assert held(at.extreme([table], "feast", "straggler", highest=True)) == [None]
+            assert at.rank([table], "fedadam", 1)[0].numbers == "1 of 2, with 1 more as good"
+
+
+def test_stackoverflows_straggler_accuracies_are_nearer_to_one_another():
+    table = "stackoverflow/per-example"
+    at = Compared(numbers(table, fedadam=measured(25.6, 25.4), feast=measured(25.2, 26.1)))
+    assert held(at.accuracy([table], "feast", "fedadam", "below")) == [True, False]
+    modestly = at.accuracy([table], "feast", "fedadam", "no worse", ["straggler"], equal=1.0)
+    assert held(modestly) == [True]
 
 
 def test_the_highest_the_lowest_and_places():
@@ -37,13 +61,45 @@ def test_the_highest_the_lowest_and_places():
     assert held(at.extreme([table], "feast", "straggler", highest=True)) == [True]
     assert held(at.extreme([table], "feast", "total", highest=False)) == [True]
     assert held(at.extreme([table], "fedadam", "straggler", highest=True)) == [False]
+    assert at.rank([table], "feast", 3, "total")[0].numbers == "4 of 4"
     assert held(at.rank([table], "fedavg", 3)) == [True]
     assert held(at.rank([table], "fare-dust", 3)) == [False]
     assert at.rank([table], "fare-dust", 3)[0].numbers == "4 of 4"
     near = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
                             fedavg=measured(79.9, 83), fare_dust=measured(79.1, 80)))  # fmt: skip
     # Three are equal.
-    assert near.rank([table], "fare-dust", 3)[0].numbers == "2 of 4, with 2 more within a point"
+    assert near.rank([table], "fare-dust", 3)[0].numbers == "2 of 4, with 2 more as good"
+
+
+def test_others_that_are_always_at_the_top():
+    here, there = "cifar100/per-domain", "emnist/per-domain"
+    both = {f"{here}/fare-dust": 50, f"{here}/feast": 60, f"{here}/fedadam": 40,
+            f"{there}/fare-dust": 90, f"{there}/feast": 80,
+            f"{there}/fedbuff-ema-adam": 99}  # fmt: skip
+
+    def at(**more: int) -> Compared:
+        rows = both | {f"{there}/{row}": value for row, value in more.items()}
+        return Compared(
+            lambda v: measured(rows[v.preset], 1) if v.preset in rows and not v.sets else None
+        )
+
+    (check,) = at().alone_at_the_top([here, there], "fare-dust", 2)
+    assert check.held and check.numbers == "none"  # FeAST is third of EMNIST
+    (check,) = at(feast=99.5).alone_at_the_top([here, there], "fare-dust", 2)
+    assert not check.held and check.numbers == "FeAST"
+    (check,) = at(fedadam=99).alone_at_the_top([here, there], "fare-dust", 3)
+    assert check.numbers == "FedAdam"  # FedBuff + EMA + Adam is in one table alone
+    assert Compared(lambda v: None).alone_at_the_top([here], "fare-dust", 3) == []
+
+
+def test_below_most_others():
+    table = "emnist/per-domain"
+    at = Compared(numbers(table, fedbuff=measured(70, 80), fedbuff_ema=measured(99, 99),
+                          fedadam=measured(80, 80.9), fedavg=measured(71.1, 82),
+                          feast=measured(60, 79)))  # fmt: skip
+    checks = at.below_most([table], "fedbuff")
+    assert held(checks) == [True, False]
+    assert [check.numbers for check in checks] == ["70.0, 2 of 3", "80.0, 1 of 3"]
 
 
 def test_every_row_has_a_name():
@@ -55,75 +111,40 @@ def test_times():
     at = Compared(numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390)))
     assert held(at.times([table], "fedbuff-ema", "fedadam", 0.4)) == [True]
     assert held(at.times([table], "fedbuff-ema", "fedadam", 0.3)) == [False]
-    assert held(at.fastest("fedbuff-ema")) == [True] and held(at.fastest("fedadam")) == [False]
+    assert held(at.times_alike([table], "fedbuff-ema", "fedadam", 0.6)) == [False]
+    assert held(at.times_alike([table], "fedbuff-ema", "fedadam", 0.62)) == [True]
+    assert held(at.fastest([table], "fedbuff-ema")) == [True]
+    assert held(at.fastest([table], "fedadam")) == [False]
     alike = numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390),
                     fedbuff=measured(1, 1, 380))  # fmt: skip
-    assert held(Compared(alike).fastest("fedbuff-ema")) == [True]  # FedBuff itself is no rival
+    assert held(Compared(alike).fastest([table], "fedbuff-ema")) == [True]  # FedBuff is no rival
 
 
-def test_orders_along_an_open_point():
-    times = {
-        ("concurrency=50",): (300.0, 1.0),
-        (): (200.0, 3.0),
-        ("concurrency=200",): (100.0, 2.0),
-    }
-
-    def found(variant: Variant):
-        there = times.get(variant.sets)
-        return there and measured(50, 50, *there)
-
-    at = Compared(found)
-    (check,) = at.order("chi", "time_s", "{:.0f} s", rising=False)
-    assert check.held and check.what == "`chi`: time"
-    assert check.numbers == "concurrency=50: 300 s; preset (100): 200 s; concurrency=200: 100 s"
-    assert held(at.order("chi", "swing", "{:g}", rising=True)) == [False]
-    assert held(at.order("chi", "late_straggler", "{:g} %", rising=True)) == [None]  # all alike
-    times[("concurrency=200",)] = (100.0, 2.5)  # back by less than counts
-    assert held(at.order("chi", "swing", "{:g}", rising=True)) == [True]
-    assert held(at.order("chi", "swing", "{:g}", rising=False)) == [False]
-    times.pop(())
-    assert at.order("chi", "time_s", "{:g}", rising=False) == []  # two are no order
+def test_what_diverged_has_no_time_and_a_plan_has():
+    table, lost = "stackoverflow/per-domain", measured(math.nan, math.nan, 5.0, math.nan)
+    at = Compared(numbers(table, fedadam=lost, feast=lost._replace(trials=0)))
+    assert at.seconds(table) == {"feast": 5.0} and at.table(table) == {}
 
 
-def test_the_best_over_selection():
-    curve = {(): (82, 290), ("over_selection=1.1",): (85, 350), ("over_selection=1.3",): (60, 250),
-             ("over_selection=1.5",): (30, 180), "fedadam": (86, 800)}  # fmt: skip
+def test_who_is_first_to_an_accuracy():
+    """FedBuff + EMA + Adam has what FARe-DUST ends with before it does, FeAST sooner still."""
+    there, table = found(), "emnist/per-domain"
+    from reproduction.rows import measured as of
 
-    def found(variant: Variant):
-        name = "fedadam" if variant.preset.endswith("fedadam") else variant.sets
-        there = curve.get(name)
-        return there and measured(there[0], 50, there[1])
-
-    (check,) = Compared(found).trade_off()
-    assert check.held and "1.2 is, of 1, 1.1, 1.2, 1.3, 1.5, by " in check.numbers
-    curve["over_selection=1.5",] = (79, 180)  # as good, and faster
-    (check,) = Compared(found).trade_off()
-    assert check.held is False and "1.5 is, of" in check.numbers
-    curve["over_selection=1.5",] = (30, 180)
-    curve["over_selection=1.1",] = (84, 305)  # and now it is hard to tell
-    (check,) = Compared(found).trade_off()
-    assert check.held is None
-    curve.pop("fedadam")
-    assert Compared(found).trade_off() == []
+    at = Compared(lambda variant: of(variant, there), there)
+    (feast,) = at.first_there(table, "feast", "fare-dust")
+    (dust,) = at.first_there(table, "fare-dust", "fare-dust")
+    assert feast.held and dust.held is False and feast.of_time
+    assert "(FedBuff + EMA + Adam), to 91.6 %" in dust.numbers
+    (never,) = at.first_there(table, "fedavg", "fare-dust")
+    assert never.held is False and never.numbers.startswith("never, ")
+    assert Compared(at.numbers).first_there(table, "feast", "fare-dust") == []  # published
 
 
-def test_a_smaller_kappa():
-    sweep = {
-        (): measured(99, 60),
-        ("kappa=0.2",): measured(96, 89),
-        ("kappa=0.1",): measured(90, 87),
-        ("kappa=0.9",): measured(99, 99),  # which is none on CIFAR-100, and EMNIST's own
-    }
-    checks = Compared(lambda variant: sweep.get(variant.sets)).smaller_kappa()
-    assert len(checks) == 2
-    for check in checks:
-        assert check.held and "89.0 (kappa=0.2), 60.0" in check.numbers
-
-
-def test_what_is_as_good_and_faster():
+def test_what_is_as_good_and_no_slower():
     table = "emnist/per-domain"
     there = {"fare_dust": measured(90, 85, 200), "fedbuff": measured(89.5, 84.2, 100),
-             "fedadam": measured(99, 99, 201), "feast": measured(99, 99, 1)}  # fmt: skip
+             "fedadam": measured(99, 99, 203), "feast": measured(99, 99, 1)}  # fmt: skip
     (check,) = Compared(numbers(table, **there)).undominated([table], "fare-dust")
     assert check.held is False
     assert check.numbers == "90.0 / 85.0; FedBuff 89.5 / 84.2 in 50 % of the time"
@@ -133,3 +154,20 @@ def test_what_is_as_good_and_faster():
     slower_or_worse = there | {"fedbuff": measured(88.9, 99, 1), "fedbuff_ema": measured(99, 83, 1)}
     (check,) = Compared(numbers(table, **slower_or_worse)).undominated([table], "fare-dust")
     assert check.held and check.numbers.endswith("; none")
+    same_time = slower_or_worse | {"fedadam_over_selection": measured(89.1, 84.1, 201.9)}
+    (check,) = Compared(numbers(table, **same_time)).undominated([table], "fare-dust")
+    assert (
+        check.held is False and "over-selection 89.1 / 84.1 in 101 % of the time" in check.numbers
+    )
+    (check,) = Compared(numbers(table, **same_time)).beaten([table], "fare-dust")
+    assert check.held
+
+
+def test_what_is_as_good_at_whatever_time():
+    table = "emnist/per-domain"
+    there = {"fare_dust": measured(90, 85, 200), "fedadam": measured(90, 85, 999)}
+    at = Compared(numbers(table, **there))
+    (check,) = at.undominated([table], "fare-dust", timed=False)
+    assert check.held is False and check.numbers == "90.0 / 85.0; FedAdam 90.0 / 85.0"
+    assert held(at.undominated([table], "fare-dust", timed=False, but=["fedadam"])) == [True]
+    assert held(at.undominated([table], "fare-dust")) == [True]  # which is slower

@@ -272,6 +272,11 @@ REMEDIES = (  # row, what it changes, how it is called: all on EMNIST with per-d
     ("fedadam-over-selection", (*JOINS, "ema=0.99"), "… the same, EMA"),
     (
         "fedadam-over-selection",
+        (*JOINS, "ema=0.99", "time_limit.percentile=75.0"),
+        "… the same, EMA, a time limit",
+    ),
+    (
+        "fedadam-over-selection",
         (*JOINS, "ema=0.99", "time_limit.percentile=75.0", "local_steps=normalised"),
         "… the same, EMA, a time limit, reports divided by local steps",
     ),

@@ -235,6 +235,7 @@ def test_a_group_waits_for_tomorrow_by_hand():
     pool = pool_of(dict(clients=2, seed=0), [1.0], [Fault.NONE], there=there_of(
         [(0, 3), (0, 3)], 2, "finish"))  # fmt: skip
     assert pool.when(2, 2.0) == 2 and pool.when(2, 5.0) == 12 and pool.when(3, 5.0) == np.inf
+    assert pool.when(2, 17.0) == 24 and pool.when(3, 17.0) == np.inf
     pool.until[1] = 30.0
     assert pool.when(1, 5.0) == 12 and pool.when(2, 5.0) == 36
     pool.until[1] = 1e9

@@ -75,6 +75,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "ledger.py": ["test_ledger"],
     "availability.py": ["test_availability", "test_idle"],
     "idle.py": ["test_idle", "test_availability"],
+    "tiers.py": ["test_tiers"],
     "own.py": ["test_own"],
     "flower/messages.py": ["flower/test_messages"],
     "flower/client.py": ["flower/test_client"],

@@ -22,7 +22,7 @@ BASE, FEAST, FARE_DUST = "algorithms/base.py", "algorithms/feast.py", "algorithm
 HANDOVER, STATISTICS = "handover.py", "report/statistics.py"
 COORDINATOR, LIVE, LEDGER, IDLE = "coordinator.py", "live.py", "ledger.py", "idle.py"
 MESSAGES, DEVICE, SERVE = "flower/messages.py", "flower/client.py", "flower/server.py"
-AVAILABILITY = "availability.py"
+AVAILABILITY, TIERS = "availability.py", "tiers.py"
 FIT, TOTALS, LUCK, LOGS = "fit.py", "totals.py", "luck.py", "logs.py"
 
 MUTATIONS = [
@@ -616,6 +616,22 @@ MUTATIONS = [
     Mutation(
         "hours", ROWS, "np.searchsorted(schedule.time, schedule.report)", "schedule.step",
         "late reports join a step that was made before they came",
+    ),
+    # Rounds of like clients.
+    Mutation(
+        "tiers", TIERS, "np.mean(taken, axis=0)", "taken[0]", "one participation makes a profile",
+    ),
+    Mutation(
+        "tiers", TIERS, "np.bincount(tier, weight)", "np.bincount(tier)",
+        "tiers come as often whoever checks in",
+    ),
+    Mutation(
+        "tiers", TIERS, "members[drawn[turn == number]]", "drawn[turn == number]",
+        "every tier has the first clients",
+    ),
+    Mutation(
+        "tiers", TIERS, "weights = None if check_in is None else weight[members]",
+        "weights = None", "within a tier all check in alike",
     ),
     # Algorithms of one's own.
     Mutation(

@@ -13,7 +13,7 @@ SRC = TESTS.parent / "src" / "stragglers"
 ORDER = [
     "__init__", "errors", "room", "device", "files", "csvfile", "tomlfile", "named", "draws",
     "distributions", "partition", "population", "subset", "data", "handwriting", "latency",
-    "faults", "availability", "logs", "totals", "luck", "fit", "schedule", "idle",
+    "faults", "availability", "logs", "totals", "luck", "fit", "schedule", "idle", "tiers",
     "rounds", "buffer", "rows", "together", "lanes", "weights", "shuffle", "trees", "memory",
     "mesh", "programs", "kernels", "models", "tasks", "algorithms", "client", "table", "metrics",
     "moving", "handover", "server", "engine", "setup", "course", "simulate", "coordinator",

@@ -5,7 +5,7 @@ any training. For use as a library:
 
     population, latency, faults   who the clients are and how long they take
     availability                  when they are there
-    rounds, buffer                over_selected() and buffered() make the table, a schedule.Schedule
+    rounds, buffer, tiers         over_selected() and buffered() make the table, a schedule.Schedule
     simulate                      simulate() trains an algorithm of algorithms/ on it
     config, settings, build, run  the same from a preset or a TOML file, in settings' words
     records                       find() and load() read the run folders that the command writes

@@ -1,6 +1,7 @@
 """From settings to the objects that they describe."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from stragglers import (
     rounds,
     settings,
     subset,
+    tiers,
 )
 from stragglers.availability import Availability
 from stragglers.data import images, stackoverflow
 from stragglers.data.cifar100 import CIFAR100
 from stragglers.data.emnist import EMNIST
 from stragglers.distributions import DISTRIBUTIONS, Distribution
+from stragglers.draws import Purpose
 from stragglers.errors import BadInput, about
 from stragglers.handwriting import book
 from stragglers.latency import Factors, Latency, TimeLimit
@@ -276,14 +279,13 @@ def being_there(
 def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     """The experiment's schedule for these clients."""
     given, seed = experiment.schedule, experiment.seed
-    delay: Latency = latency.latency(
-        who,
-        factors(experiment.latency),
-        seed=seed,
+    delays = partial(
+        latency.latency, who, factors(experiment.latency), seed=seed,
         epochs=experiment.client.epochs if experiment.client else 1,
         limit=time_limit(given.time_limit, who, experiment.latency, seed),
         **beyond(experiment.latency),
-    )
+    )  # fmt: skip
+    delay: Latency = delays()
     common: dict[str, Any] = {
         "seed": seed,
         "updates": experiment.updates,
@@ -304,6 +306,9 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
         goal=given.goal, cohort=cohort(given), count=given.count,
         late_seconds=given.late_seconds, late_rounds=given.late_rounds,
         round_timeout=given.round_timeout,
+        tier=None if given.tiers is None else tiers.by_profile(
+            delays(purpose=Purpose.PROFILE), who.clients, given.tiers
+        ),
     )  # fmt: skip
 
 

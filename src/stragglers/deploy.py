@@ -38,8 +38,8 @@ def deployment(experiment: settings.Experiment) -> Deployment:
     given, client, server = experiment.schedule, experiment.client, experiment.server
     if client is None or server is None or experiment.algorithm is None:
         raise BadInput("[client], [server] and [algorithm] are needed to train, one is missing")
-    for name in ("time_limit", "check_in"):
-        if getattr(given, name) is not None:
+    for name in ("time_limit", "check_in", "tiers"):
+        if getattr(given, name, None) is not None:
             raise BadInput(f"schedule.{name} is for simulated clients, expected none; real ones "
                            "have their own")  # fmt: skip
     weight = experiment.aggregation

@@ -53,6 +53,9 @@ class Purpose(IntEnum):
     IDLE = 25  # which clients a group starts where whoever is busy is not asked
     VALIDATION = 26  # which test examples settings may be chosen by
     HOURS = 27  # when each client's day begins
+    PROFILE = 28  # the participations by which clients are put into tiers
+    TIER = 29  # which tier a round is of
+    OF_TIER = 30  # which of its clients
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -89,6 +89,7 @@ def latency(
     correlation: float = 0.0,
     traffic: float = 1.0,
     by_tokens: bool = False,
+    purpose: draws.Purpose = draws.Purpose.LATENCY,
 ) -> Latency:
     """Builds the latency of every dispatch from each group's factors (or one for all)."""
     if limit is not None and not 0 < limit.seconds < math.inf:
@@ -96,7 +97,7 @@ def latency(
     sample = _sampler(population, factors, seed, persistence, correlation, traffic, by_tokens)
 
     def draw(first: int, clients: NDArray[np.integer]) -> Draw:
-        z = draws.normals(seed, draws.Purpose.LATENCY, first, first + len(clients), 3)
+        z = draws.normals(seed, purpose, first, first + len(clients), 3)
         wanted = np.floor(epochs * population.examples[clients].astype(float))
         communication, overhead, per_example = sample(clients, z)
         return _finish(communication, overhead, per_example, wanted, limit)

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws, idle, schedule
+from stragglers import draws, idle, schedule, tiers
 from stragglers.availability import Availability
 from stragglers.errors import BadInput
 from stragglers.faults import Faults, lost
@@ -42,6 +42,7 @@ def over_selected(
     check_in: NDArray[np.float64] | None = None,
     busy: Busy = "again",
     there: Availability | None = None,
+    tier: NDArray[np.int64] | None = None,
 ) -> Schedule:
     """Synchronous rounds that close at the goal-th report of their cohort.
 
@@ -50,7 +51,7 @@ def over_selected(
     (FARe-DUST's k). As many whole rounds are made as fit into `updates`. `check_in` is how likely
     each client is to be chosen, against the others; by default all are alike. Whoever is `busy` may
     be asked again, or is not, and whoever is not `there` is not: then a round opens when a whole
-    cohort is idle.
+    cohort is idle. With a `tier` of each client a cohort is drawn from one of them (tiers.py).
     """
     rounds, least = check(
         goal=goal, cohort=cohort, updates=updates, late_seconds=late_seconds,
@@ -59,7 +60,13 @@ def over_selected(
     schedule.check_drawable("cohort", cohort, clients, check_in, there)
 
     opens = None
-    if busy == "again" and there is None:
+    if tier is not None:
+        if busy == "skip" or there is not None:
+            raise BadInput("tiers are drawn from all of their clients; leave out `busy` and "
+                           "`availability`")  # fmt: skip
+        who = tiers.cohorts(seed, tier, cohort, rounds, check_in)
+        drawn = schedule.drawn(latency, faults, who.ravel())
+    elif busy == "again" and there is None:
         who = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, cohort, 0, rounds, check_in)
         drawn = schedule.drawn(latency, faults, who.ravel())
     else:

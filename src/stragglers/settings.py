@@ -165,6 +165,7 @@ class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind")
     time_limit: TimeLimit | None = None
     check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
     busy: Literal["again", "skip"] = "again"  # whether whoever still works may be asked again
+    tiers: Count | None = None  # of like clients, from one of which each round is drawn
 
 
 class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):

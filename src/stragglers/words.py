@@ -13,6 +13,7 @@ def policy(experiment: settings.Experiment) -> str:
         words += _patience("clients", given.client_timeout, given.minimum)
     else:
         words = [f"rounds of {cohort(given)} clients that close at {given.goal} reports"]
+        words += [f"each of one of {given.tiers} tiers of like clients"] if given.tiers else []
         words += _patience("rounds", given.round_timeout, given.minimum)
         words += (
             [f"late ones within {given.late_seconds:,.0f} s"]

@@ -24,6 +24,7 @@ VARIANTS = {
     "kd": ("dash", "square"),
     "l2": ("dot", "diamond"),
     "balanced": ("dot", "diamond"),
+    "tiers": ("longdash", "triangle-down"),
     "ema": ("dashdot", "triangle-up"),
     "ema-adam": ("longdash", "triangle-down"),
 }

@@ -1,13 +1,15 @@
-"""What hours of their own do to training: the table and the picture of docs/hours.md.
+"""What hours of their own do to training: the tables and the picture of docs/hours.md.
 
     python -m benchmarks.hours [RUNS]
 
-Trains what is missing in RUNS: presets of the embedded task whose clients are always there, and
-those whose slow clients have the other half of each day. Of every trial the second half of its
-curve counts: the mean, the lowest and the highest straggler accuracy, each as a mean over trials.
+Trains what is missing in RUNS: presets of the embedded task whose clients are always there, those
+whose slow clients have the other half of each day, and over-selection with other hours. Of every
+trial the second half of its curve counts: the mean, the lowest and the highest straggler accuracy,
+each as a mean over trials.
 """
 
 import argparse
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -23,29 +25,36 @@ from stragglers.report.colours import FAMILIES
 TRIALS = 5
 HOUR = 3600.0
 ROWS = ("fedadam", "fedadam-over-selection", "semi-async", "fare-dust", "feast", "fedbuff-ema")
-AVERAGED = ("fedadam-over-selection", 0.9)  # what an EMA alone does
-SHOWN = {
-    "fedadam-over-selection": FAMILIES["fedadam"],
-    "fedadam-over-selection, EMA": FAMILIES["fedavg"],
-    "fare-dust": FAMILIES["fare-dust"],
-}
+OVER, EMA, DECAY = "fedadam-over-selection", "fedadam-over-selection, EMA", "ema=0.9"
+GROUPS = [f"availability.groups.{group}" for group in ("standard", "straggler")]
+OTHERS = {  # hours of over-selection
+    "as above": [],
+    "each there for three quarters of a day": [f"{group}.hours=0.75" for group in GROUPS],
+    "clients begin a fifth of a day apart (`spread`)": [f"{group}.spread=0.2" for group in GROUPS],
+    "days a tenth as long": [
+        "availability.cycle=0.1", f"{GROUPS[1]}.begin=0.05", *(f"{g}.hours=0.05" for g in GROUPS)
+    ],
+}  # fmt: skip
+SHOWN = {OVER: FAMILIES["fedadam"], EMA: FAMILIES["fedavg"], "fare-dust": FAMILIES["fare-dust"]}
 PICTURE = Path(__file__).parent.parent / "docs" / "hours.svg"
+Rows = dict[str, list[Record]]
 
 
-def train(runs: str) -> None:
-    common = ["--trials", str(TRIALS), "--set", "evaluations=60", "--out", runs]
-    for places in ("per-domain", "hours"):
-        presets = [f"glyphs/{places}/{row}" for row in ROWS]
-        row, decay = AVERAGED
-        for command in (presets, [f"glyphs/{places}/{row}", "--set", f"ema={decay}"]):
-            if stragglers(["run", *command, *common]):
-                raise SystemExit("a run failed")
+def trained(folder: Path, presets: Iterable[str], sets: Sequence[str] = ()) -> Rows:
+    """Trials by row, those that are missing trained now."""
+    words = [word for given in ("evaluations=60", *sets) for word in ("--set", given)]
+    if stragglers(["run", *presets, *words, "--trials", str(TRIALS), "--out", str(folder)]):
+        raise SystemExit("a run failed")
+    rows: Rows = {}
+    for trial in records.find([folder]):
+        rows.setdefault(trial.name.rpartition("/")[2], []).append(trial)
+    return rows
 
 
-def label(trial: Record) -> str:
-    row = trial.name.rpartition("/")[2]
-    averaged = (row, trial.settings["algorithm"].get("ema")) == AVERAGED
-    return f"{row}, EMA" if averaged else row
+def every_row(folder: Path, place: str) -> Rows:
+    rows = trained(folder / place, [f"glyphs/{place}/{row}" for row in ROWS])
+    averaged = trained(folder / f"{place}-ema", [f"glyphs/{place}/{OVER}"], [DECAY])
+    return rows | {EMA: averaged[OVER]}
 
 
 def second_half(trial: Record, what: str) -> np.ndarray:
@@ -53,24 +62,32 @@ def second_half(trial: Record, what: str) -> np.ndarray:
     return 100 * column[len(column) // 2 :]
 
 
-def line(name: str, members: dict[str, list[Record]]) -> str:
-    cells = [name]
-    for place in ("per-domain", "hours"):
-        curves = [second_half(trial, "straggler") for trial in members[place]]
-        total = np.mean([second_half(trial, "total").mean() for trial in members[place]])
-        mean, low, high = np.mean([(c.mean(), c.min(), c.max()) for c in curves], axis=0)
-        time = np.mean([trial.curve["time_s"][-1] for trial in members[place]]) / HOUR
-        cells += [f"{mean:.1f} ({low:.0f} to {high:.0f})", f"{total:.1f}", f"{time:.1f}"]
-    return f"| {' | '.join(cells)} |"
+def cells(trials: list[Record]) -> list[str]:
+    curves = [second_half(trial, "straggler") for trial in trials]
+    total = np.mean([second_half(trial, "total").mean() for trial in trials])
+    mean, low, high = np.mean([(c.mean(), c.min(), c.max()) for c in curves], axis=0)
+    time = np.mean([trial.curve["time_s"][-1] for trial in trials]) / HOUR
+    return [f"{mean:.1f} ({low:.0f} to {high:.0f})", f"{total:.1f}", f"{time:.1f}"]
+
+
+def share(trials: list[Record]) -> str:
+    """Of stragglers among the reports on time."""
+    shares = [trial.run["schedule"]["share"]["straggler"]["used"] for trial in trials]
+    return f"{100 * np.mean(shares):.1f}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    for row in (header, ["---", *["---:"] * (len(header) - 1)], *rows):
+        print(f"| {' | '.join(row)} |")
 
 
 @matplotlib.rc_context(figures.STYLE)
-def picture(by_label: dict[str, dict[str, list[Record]]]) -> Figure:
+def picture(rows: Rows) -> Figure:
     figure = Figure(figsize=(8.4, 3.2), layout="constrained")
     axes = figure.subplots()
     end = 0.0
     for name, colour in SHOWN.items():
-        trials = by_label[name]["hours"]
+        trials = rows[name]
         hours = np.mean([trial.curve["time_s"] for trial in trials], axis=0) / HOUR
         curves = 100 * np.array([trial.curve["straggler_accuracy"] for trial in trials])
         axes.plot(hours, np.median(curves, axis=0), color=colour, label=name)
@@ -88,17 +105,23 @@ def picture(by_label: dict[str, dict[str, list[Record]]]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.hours", description=__doc__)
     parser.add_argument("runs", nargs="?", default="runs-hours", help="a folder of runs")
-    runs = parser.parse_args().runs
-    train(runs)
-    by_label: dict[str, dict[str, list[Record]]] = {}
-    for trial in records.find([runs]):
-        place = trial.name.split("/")[1]
-        by_label.setdefault(label(trial), {}).setdefault(place, []).append(trial)
-    print("| | always there: straggler | total | time [h] | hours of their own: straggler | total "
-          "| time [h] |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |")  # fmt: skip
-    for name in (*ROWS[:2], f"{AVERAGED[0]}, EMA", *ROWS[2:]):
-        print(line(name, by_label[name]))
-    figures.save(picture(by_label), PICTURE)
+    runs = Path(parser.parse_args().runs)
+    always, own = (every_row(runs, place) for place in ("per-domain", "hours"))
+    others = {
+        name: trained(runs / f"others-{number}", [f"glyphs/hours/{OVER}"], sets)[OVER]
+        for number, (name, sets) in enumerate(OTHERS.items())
+    }
+    measures = ["straggler", "total", "time [h]"]
+    table(
+        ["", *(f"always there: {measures[0]}", *measures[1:]),
+         *(f"hours of their own: {measures[0]}", *measures[1:])],
+        [[name, *cells(always[name]), *cells(own[name])] for name in (*ROWS[:2], EMA, *ROWS[2:])],
+    )  # fmt: skip
+    table(
+        ["over-selection", *measures, "stragglers' share of reports on time"],
+        [[name, *cells(trials), f"{share(trials)} %"] for name, trials in others.items()],
+    )
+    figures.save(picture(own), PICTURE)
 
 
 if __name__ == "__main__":

@@ -564,7 +564,8 @@ MUTATIONS = [
     ),
     # Who comes and goes.
     Mutation(
-        "hours", AVAILABILITY, "np.where(before, phase + given.cycle, phase)", "phase",
+        "hours", AVAILABILITY, "given.end[which] - np.where(before, given.cycle, 0.0)",
+        "given.end[which]",
         "after midnight a night has a day to go",
     ),
     Mutation(
@@ -576,7 +577,7 @@ MUTATIONS = [
         "work that ends with a day's last hour ends with the next day's first",
     ),
     Mutation(
-        "hours", AVAILABILITY, "begin[1:] > ends[latest[:-1]", "begin[1:] >= ends[latest[:-1]",
+        "hours", AVAILABILITY, "begin[1:] > latest[:-1]", "begin[1:] >= latest[:-1]",
         "intervals that touch are two",
     ),
     Mutation(

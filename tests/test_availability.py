@@ -11,8 +11,8 @@ from stragglers import population
 from stragglers.availability import Hours, by_group, from_csv, intervals, stays, takes
 from stragglers.cli import main
 from stragglers.errors import BadInput
+from tests.timetables import CYCLE, seconds_of, walked
 
-CYCLE = 12  # seconds; tests have a short day
 CLIENTS = 3
 INTERVALS = st.lists(
     st.tuples(st.integers(0, CLIENTS - 1), st.integers(0, CYCLE - 1), st.integers(1, CYCLE)),
@@ -25,31 +25,6 @@ def of(given, leaving="lose"):
     owner, begin, length = np.array(given, float).reshape(-1, 3).T
     return intervals(owner.astype(int), begin / 3600, length / 3600, clients=CLIENTS,
                      cycle=CYCLE / 3600, leaving=leaving)  # fmt: skip
-
-
-def seconds_of(given, client):
-    """Which whole seconds of a cycle a client is there in."""
-    return {
-        (begin + k) % CYCLE for owner, begin, length in given if owner == client
-        for k in range(length)
-    }  # fmt: skip
-
-
-def walked(there, now, work):
-    """From now on, second by second: when the client first leaves, and when its work is done."""
-    time, leaves = now, None
-    while work > 0 or leaves is None:
-        upto = np.floor(time) + 1
-        if int(time % CYCLE) in there:
-            if 0 < work <= upto - time:
-                done = time + work
-            work -= upto - time
-        elif leaves is None:
-            leaves = time
-        if len(there) == CYCLE and work <= 0:
-            return np.inf, done
-        time = upto
-    return leaves, done
 
 
 @settings(max_examples=500, deadline=None)
@@ -182,7 +157,7 @@ def test_a_plan_waits_for_the_morning_and_says_so(capsys):
     groups = f"availability.groups={{standard={MORNING}, straggler={MORNING}}}"
     text = plan_of(capsys, groups, "leaving=pause", more=())
     assert "standard there for 8 of 24 h from hour 8 on (+- 1)" in text
-    assert "work of who leaves paused" in text and "s until enough are idle" in text
+    assert "whoever leaves pauses" in text and "s until enough are idle" in text
     told = json.loads(plan_of(capsys, groups, "leaving=finish"))
     assert 5 * 3600 < told["waited_s"] < 8 * 3600 and told["faults"]["left"] == 0
     assert json.loads(plan_of(capsys))["waited_s"] == 0
@@ -246,7 +221,7 @@ def test_clients_that_never_meet_are_one_line(tmp_path, capsys):
         assert told in capsys.readouterr().err
     file.write_text("client,begin,end\n0,1,2\n")
     assert main(["plan", "glyphs/per-domain/fedadam", "--set", f"availability.csv={file}"]) == 2
-    assert "cannot be drawn from the 1 of 200 that ever check in" in capsys.readouterr().err
+    assert "cannot be drawn from the 1 of 200 that are ever there" in capsys.readouterr().err
 
 
 def test_a_trial_keeps_its_file_of_hours(tmp_path):

@@ -11,10 +11,12 @@ from stragglers.buffer import buffered
 from stragglers.errors import BadInput
 from stragglers.faults import Fault
 from stragglers.latency import Draw
+from stragglers.plan import waited
 from stragglers.rounds import over_selected
 from stragglers.schedule import Fate
 from tests import events
 from tests.timetables import (
+    CYCLE,
     FAULTS,
     NAMES,
     TIMEOUTS,
@@ -23,26 +25,29 @@ from tests.timetables import (
     buffer_cases,
     is_lost,
     rounds_cases,
+    seconds_of,
     table_faults,
     table_latency,
+    walked,
 )
 
-CYCLE = 12  # seconds
-HOURS = st.lists(
-    st.tuples(st.integers(0, CYCLE - 1), st.integers(1, CYCLE)), min_size=9, max_size=9
-)
+HOURS = st.lists(  # first second and length, of up to two intervals of each client
+    st.lists(st.tuples(st.integers(0, CYCLE - 1), st.integers(1, CYCLE)), max_size=2),
+    min_size=9, max_size=9,
+)  # fmt: skip
 LEAVING = st.sampled_from(["lose", "pause", "finish"])
 BUSY = st.sampled_from(["again", "skip"])
 REFUSED = ("never opens", "never closes", "never ends", "are abandoned", "less than the",
-           "never there together", "never comes")  # fmt: skip
+           "never there together", "never comes", "are ever there")  # fmt: skip
 
 
 def there_of(hours, clients, leaving):
-    """One interval of each client, by its first second and its length; or all always there."""
+    """Intervals of each client; or all are always there."""
     if hours is None:
         return None
-    begin, length = np.array(hours[:clients], float).T
-    return intervals(np.arange(clients), begin / 3600, length / 3600, clients=clients,
+    each = [(client, *one) for client, some in enumerate(hours[:clients]) for one in some]
+    owner, begin, length = np.array(each, float).reshape(-1, 3).T
+    return intervals(owner.astype(int), begin / 3600, length / 3600, clients=clients,
                      cycle=CYCLE / 3600, leaving=leaving)  # fmt: skip
 
 
@@ -55,7 +60,9 @@ class Asked:
     """A plan, looked at dispatch by dispatch: who was idle when, and what leaving did."""
 
     def __init__(self, plan, clients, table, codes, busy, hours, leaving):
-        self.plan, self.clients, self.hours, self.busy = plan, clients, hours, busy
+        self.plan, self.clients, self.busy = plan, clients, busy
+        each = [(c, *one) for c, some in enumerate(hours or []) for one in some]
+        self.hours = hours and [seconds_of(each, client) for client in range(clients)]
         self.table, self.codes, self.leaving = table, codes, leaving
 
     def until(self, before):
@@ -68,8 +75,7 @@ class Asked:
     def is_there(self, client, time):
         if self.hours is None:
             return True
-        begin, length = self.hours[client]
-        return (time - begin) % CYCLE < length
+        return int(time % CYCLE) in self.hours[client]
 
     def idle(self, before, time):
         until = self.until(before)
@@ -77,8 +83,10 @@ class Asked:
 
     def earliest(self, before, size, now):
         """The first moment when so many are idle, by trying all at which one comes or is done."""
-        comes = {k * CYCLE + begin for begin, _ in self.hours or [] for k in range(200)}
-        moments = {now, *comes, *self.until(before)}
+        until = self.until(before)
+        last = max(now, *(end for end in until if end < np.inf)) + 2 * CYCLE
+        seconds = np.arange(np.floor(now), last) if self.hours else []
+        moments = {now, *seconds, *until}
         tried = (moment for moment in sorted(moments) if moment >= now)
         return next(moment for moment in tried if len(self.idle(before, moment)) >= size)
 
@@ -93,32 +101,27 @@ class Asked:
         works = works * seconds if works else 0.0
         report, stops = np.inf if is_lost(code) else seconds, works
         if self.hours is not None and self.leaving != "finish":
-            begin, length = self.hours[client]
-            stay = np.inf if length == CYCLE else length - (start - begin) % CYCLE
+            stay = walked(self.hours[client], start, 1.0)[0] - start
             if self.leaving == "lose" and works > stay:
                 assert plan.fate[number] == Fate.LOST
                 report, works, stops, code = np.inf, stay, stay, Fault.LEFT
             elif self.leaving == "pause":
-                report, stops = (paused(t, stay, length) for t in (report, works))
+                report, stops = (self.paused(client, start, t) for t in (report, works))
         assert plan.fault[number] == code
         np.testing.assert_allclose(plan.report[number] - start, report, atol=1e-6)
         np.testing.assert_allclose(plan.stop[number] - start, stops, atol=1e-6)
         np.testing.assert_allclose(plan.works[number], works, atol=1e-6)
 
+    def paused(self, client, start, work):
+        """Seconds until a client has worked so many."""
+        if work in (0, np.inf):
+            return work
+        return walked(self.hours[client], start, work)[1] - start
+
     def place(self, number):
         """Among those that started together, which are drawn from the same idle ones."""
         together = np.flatnonzero(self.plan.start == self.plan.start[number])
         return int(number - together[0]) if self.busy == "again" else 0
-
-
-def paused(work, stay, length):
-    """Seconds until a client has worked so many, there for `length` of every cycle."""
-    if work <= stay or work == np.inf:
-        return work
-    cycles, rest = divmod(work - stay, length)
-    if rest == 0:
-        cycles, rest = cycles - 1, length
-    return stay + (CYCLE - length) + cycles * CYCLE + rest
 
 
 @settings(max_examples=600, deadline=None)
@@ -190,7 +193,6 @@ def test_buffers_agree_with_the_witness_of_the_same_clients(
     if not np.array_equal(plan.start + delay, plan.report):
         return
     begins = [*range(first, len(plan.client), group)]
-    last_group = plan.client[begins[-1] :].tolist() if begins else []
 
     def starts(g, now):
         if g == 0:
@@ -210,7 +212,6 @@ def test_buffers_agree_with_the_witness_of_the_same_clients(
         lambda d, client: delay[d], buffer=case["buffer"], steps=plan.steps, group=group,
         client_timeout=np.inf if timeout is None else timeout, starts=starts,
     )  # fmt: skip
-    assert last_group or not begins
     assert plan.time.tolist() == log.times
     assert plan.version.tolist() == [job.version for job in log.jobs]
     for number, job in enumerate(log.jobs):
@@ -233,13 +234,58 @@ def test_a_round_waits_by_hand():
 def test_a_group_waits_for_tomorrow_by_hand():
     """Two are there in the first three seconds of twelve, one of them works until 30."""
     pool = pool_of(dict(clients=2, seed=0), [1.0], [Fault.NONE], there=there_of(
-        [(0, 3), (0, 3)], 2, "finish"))  # fmt: skip
+        [[(0, 3)], [(0, 3)]], 2, "finish"))  # fmt: skip
     assert pool.when(2, 2.0) == 2 and pool.when(2, 5.0) == 12 and pool.when(3, 5.0) == np.inf
     assert pool.when(2, 17.0) == 24 and pool.when(3, 17.0) == np.inf
     pool.until[1] = 30.0
     assert pool.when(1, 5.0) == 12 and pool.when(2, 5.0) == 36
     pool.until[1] = 1e9
     assert pool.when(2, 5.0) == 12 * np.ceil(1e9 / 12) and pool.draw(2, 5.0)[0] > 1e9
+
+
+def test_somebody_is_there_until_the_last_moment_of_a_night():
+    """From 23 o'clock until a second after midnight: tenths of seconds round onto its end."""
+    hours, length = np.full(3, 23.0), np.full(3, 1 + 1 / 3600)
+    for leaving in ("lose", "pause", "finish"):
+        there = intervals(np.arange(3), hours, length, clients=3, cycle=24.0, leaving=leaving)
+        case = dict(seed=0, goal=2, cohort=2, updates=40, there=there, round_timeout=5.0)
+        plan = over_selected(3, table_latency([0.1]), **case)
+        opens = plan.start[::2]
+        assert plan.steps == 20 and np.all((opens < 1) | (opens >= 23 * 3600))
+        assert np.sum(opens < 1) == 11  # ten tenths are a bit less than a second
+
+
+def test_a_round_that_the_budget_does_not_need_may_never_open():
+    table, case = [1.0, 2.0, np.inf, 1.0], dict(seed=0, goal=1, cohort=2, late_seconds=10.0)
+    plan = over_selected(2, table_latency(table), **case, updates=3, count="all_returned",
+                         busy="skip")  # fmt: skip
+    assert plan.steps == 2 and plan.updates.tolist() == [2, 3]
+    with pytest.raises(BadInput, match="round 2 never opens: fewer than cohort=2 clients are ever"):
+        over_selected(2, table_latency(table), **case, updates=4, count="all_returned", busy="skip")
+
+
+def test_a_buffer_waits_from_when_clients_are_asked_for():
+    """Two of four are there for three seconds of twelve, and steps are made of old reports."""
+    there = there_of([[(0, 3)]] * 4, 4, "finish")
+    plan = buffered(4, table_latency([1.0, 5.0, 7.0]), seed=0, buffer=1, concurrency=3, updates=6,
+                    there=there)  # fmt: skip
+    waits = {(a, s) for a, s in zip(plan.asked, plan.start, strict=True) if s > a}
+    assert waits and waited(plan) == sum(min(s, plan.end) - a for a, s in waits)
+    assert all(s % CYCLE == 0 and a % CYCLE >= 3 for a, s in waits)
+
+
+def test_few_of_many_are_found_one_by_one():
+    """Of 100,000 one in fifty is there: a place is not a search through all of them."""
+    who = np.arange(100_000)
+    there = intervals(who, who * 24 / 100_000, np.full(100_000, 0.48), clients=100_000, cycle=24.0,
+                      leaving="finish")  # fmt: skip
+    pool = idle.Pool(100_000, table_latency([1.0]), None, 0, None, "again", there)
+    counted = []
+    pool.idle = lambda now: counted.append(now) or idle.Pool.idle(pool, now)
+    for group in range(200):
+        pool.groups = group
+        assert pool.draw(1, 50_000.0 + group)[0] == 50_000.0 + group
+    assert len(counted) <= 1
 
 
 def test_what_comes_while_nobody_waits_any_more_by_hand():

@@ -29,6 +29,8 @@ FAULTS = st.lists(
 )  # fmt: skip
 TIMEOUTS = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 8.0])
 
+CYCLE = 12  # seconds; tests have a short day
+
 UNTIMED = "client version examples cut fate step updates"
 TIMED = "start report time duration ready"
 
@@ -168,3 +170,28 @@ def assert_scaled(plan, scaled, by):
         assert_same(plan, scaled, UNTIMED)
         times = {name: by * getattr(plan, name) for name in TIMED.split()}
         assert_same(plan._replace(**times), scaled, TIMED)
+
+
+def seconds_of(given, client):
+    """Which whole seconds of a cycle a client is there in."""
+    return {
+        (begin + k) % CYCLE for owner, begin, length in given if owner == client
+        for k in range(length)
+    }  # fmt: skip
+
+
+def walked(there, now, work):
+    """From now on, second by second: when the client first leaves, and when its work is done."""
+    time, leaves = now, None
+    while work > 0 or leaves is None:
+        upto = np.floor(time) + 1
+        if int(time % CYCLE) in there:
+            if 0 < work <= upto - time:
+                done = time + work
+            work -= upto - time
+        elif leaves is None:
+            leaves = time
+        if len(there) == CYCLE and work <= 0:
+            return np.inf, done
+        time = upto
+    return leaves, done

@@ -31,16 +31,19 @@ COLUMNS = ["client", "begin", "end"]
 
 
 class Availability(NamedTuple):
-    """Intervals of all clients, one client after another, in seconds.
+    """Intervals of all clients, one client after another, in whole seconds.
 
     A client's are sorted and do not touch. Each begins within the cycle; the last may end in the
-    next, before the first begins again.
+    next, before the first begins again. On a line on which each client has two cycles of its own,
+    one search finds the interval of each of many clients.
     """
 
     first: NDArray[np.int64]  # [clients + 1]: client c has intervals first[c] to first[c + 1]
     begin: NDArray[np.float64]
     end: NDArray[np.float64]
     upto: NDArray[np.float64]  # how long its client is there from its first to the end of this one
+    begin_on_line: NDArray[np.int64]
+    upto_on_line: NDArray[np.int64]
     cycle: float
     leaving: Leaving
 
@@ -115,7 +118,8 @@ def _interval(path: Path, line: int, row: list[str], cycle: float) -> tuple[floa
         return begin, end
     raise BadInput(
         f"{path}: line {line}: {shown(','.join(row))}, expected client,begin,end in hours with "
-        f"begin from 0 to below {cycle:g} and end after it, by {cycle:g} at most"
+        f"begin from 0 to below {cycle:g} and end after it, by {cycle:g} at most: 22 to 6 o'clock "
+        "is 22,30"
     )
 
 
@@ -129,9 +133,9 @@ def intervals(
     leaving: Leaving,
 ) -> Availability:
     """Of any intervals, in hours: what overlaps or touches is one."""
-    cycle, begin = _seconds(np.array(cycle)).item(), np.rint(HOUR * begin)
-    length = np.minimum(_seconds(hours), cycle)
-    begin = np.where(length < cycle, np.mod(begin, cycle), 0.0)
+    cycle = whole_seconds(cycle)
+    length = np.minimum(np.maximum(np.rint(HOUR * hours), 1), cycle)
+    begin = np.where(length < cycle, np.mod(np.rint(HOUR * begin), cycle), 0.0)
     end = begin + length
     over = end > cycle  # into the next cycle: its end is at the beginning of this one, too
     owner = np.concatenate([owner, owner[over]])
@@ -139,13 +143,12 @@ def intervals(
     end = np.concatenate([np.minimum(end, cycle), end[over] - cycle])
     order = np.lexsort((begin, owner))
     owner, begin, end = owner[order], begin[order], end[order]
-    # The latest end so far of each client, as a number that sorts by (client, end).
-    ends, rank = np.unique(end, return_inverse=True)
-    latest = np.maximum.accumulate(owner * len(ends) + rank)
+    line = _line(owner, cycle)
+    latest = np.maximum.accumulate(line + end.astype(np.int64)) - line  # end of a client's so far
     fresh = np.ones(len(owner), bool)
-    fresh[1:] = (owner[1:] != owner[:-1]) | (begin[1:] > ends[latest[:-1] % max(len(ends), 1)])
-    last = np.append(np.flatnonzero(fresh)[1:], len(owner)) - 1 if len(owner) else np.empty(0, int)
-    owner, begin, end = owner[fresh], begin[fresh], ends[latest[last] % max(len(ends), 1)]
+    fresh[1:] = (owner[1:] != owner[:-1]) | (begin[1:] > latest[:-1])
+    last = np.append(fresh[1:], True)[: len(owner)]
+    owner, begin, end = owner[fresh], begin[fresh], latest[last].astype(float)
 
     first = np.searchsorted(owner, np.arange(clients + 1))
     several = np.flatnonzero(np.diff(first) > 1)
@@ -156,33 +159,34 @@ def intervals(
     kept[head[around]] = False
     owner, begin, end = owner[kept], begin[kept], end[kept]
     first = np.searchsorted(owner, np.arange(clients + 1))
-    return Availability(first, begin, end, _upto(first, end - begin), cycle, leaving)
+    total = np.append(0.0, np.cumsum(end - begin))
+    upto, line = total[1:] - total[first[owner]], _line(owner, cycle)
+    return Availability(
+        first, begin, end, upto, line + begin.astype(np.int64), line + upto.astype(np.int64),
+        cycle, leaving,
+    )  # fmt: skip
 
 
-def _seconds(hours: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Whole ones, and one at least."""
-    return np.maximum(np.rint(HOUR * hours), 1)
+def whole_seconds(hours: float) -> float:
+    """Of a cycle: rounded, and one at least."""
+    return max(float(np.rint(HOUR * hours)), 1.0)
 
 
-def _upto(first: NDArray[np.int64], length: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums of lengths, each client's from its own first."""
-    upto = length.copy()
-    for place in range(1, int(np.diff(first).max(initial=0))):
-        here = (first[:-1] + place)[first[:-1] + place < first[1:]]
-        upto[here] += upto[here - 1]
-    return upto
+def _line(clients: NDArray[np.integer], cycle: float) -> NDArray[np.int64]:
+    return clients.astype(np.int64) * int(2 * cycle)
 
 
 def stays(given: Availability, clients: NDArray[np.integer], now: float) -> NDArray[np.float64]:
     """Seconds that each client is still there."""
     if not len(given.end):
         return np.zeros(len(clients))
-    which, since = _current(given, clients, now)
+    which, end, phase = _current(given, clients, now)
     ever = given.first[clients] < given.first[clients + 1]
     always = given.upto[which] == given.cycle
-    return np.where(ever, np.where(always, np.inf, np.maximum(given.end[which] - since, 0)), 0)
+    return np.where(ever, np.where(always, np.inf, np.maximum(end - phase, 0)), 0)
 
 
+@np.errstate(over="ignore")  # beyond all numbers is never
 def takes(
     given: Availability,
     clients: NDArray[np.integer],
@@ -195,45 +199,33 @@ def takes(
     if not paused.any():
         return work
     who, missing = clients[paused], work[paused] - stay[paused]
-    which, since = _current(given, who, now)
-    upto, low, high = given.upto, given.first[who], given.first[who + 1]
-    whole = upto[high - 1]  # there in a cycle
+    which, end, phase = _current(given, who, now)
+    ago = given.end[which] - end  # a cycle, or none
+    upto, last = given.upto, given.first[who + 1] - 1
+    whole = upto[last]  # there in a cycle
     cycles = np.ceil(missing / whole) - 1
     target = upto[which] + np.clip(missing - cycles * whole, 0, whole)
     again = target > whole
     target, cycles = np.where(again, target - whole, target), cycles + again
-    where = np.minimum(_count(upto, low, high, target, "left"), high - 1)
-    finish = given.end[where] - (upto[where] - target) + cycles * given.cycle
+    on_line = _line(who, given.cycle) + np.ceil(target).astype(np.int64)
+    where = np.minimum(np.searchsorted(given.upto_on_line, on_line), last)
+    finish = given.end[where] - ago + cycles * given.cycle - (upto[where] - target)
     seconds = work.copy()
     # Never less than the work itself, whatever rounding says.
-    seconds[paused] = np.maximum(finish - since, work[paused])
+    seconds[paused] = np.maximum(finish - phase, work[paused])
     return seconds
 
 
 def _current(
     given: Availability, clients: NDArray[np.integer], now: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The last interval of each client that has begun, and now on its clock."""
-    phase = np.full(len(clients), np.mod(now, given.cycle))
-    low, high = given.first[clients], given.first[clients + 1]
-    which = _count(given.begin, low, high, phase, "right") - 1
-    before = which < low  # then it is the last one of the cycle before
-    which, since = np.where(before, high - 1, which), np.where(before, phase + given.cycle, phase)
-    return np.maximum(which, 0), since
+) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+    """The last interval of each client that has begun, its end in this cycle, and now in it.
 
-
-def _count(
-    values: NDArray[np.float64],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    wanted: NDArray[np.float64],
-    side: Literal["left", "right"],
-) -> NDArray[np.int64]:
-    """np.searchsorted in values[low:high], each row in its own part."""
-    low, high = low.copy(), high.copy()
-    while np.any(low < high):
-        middle = np.minimum((low + high) // 2, len(values) - 1)
-        below = values[middle] <= wanted if side == "right" else values[middle] < wanted
-        open_ = low < high
-        low, high = np.where(open_ & below, middle + 1, low), np.where(open_ & ~below, middle, high)
-    return low
+    The end is a difference of whole numbers: to add the cycle to now instead would round.
+    """
+    phase = float(np.mod(now, given.cycle))
+    on_line = _line(clients, given.cycle) + int(phase)
+    which = np.searchsorted(given.begin_on_line, on_line, side="right") - 1
+    before = which < given.first[clients]  # then it is the last one of the cycle before
+    which = np.where(before, np.maximum(given.first[clients + 1] - 1, 0), which)
+    return which, given.end[which] - np.where(before, given.cycle, 0.0), phase

@@ -57,19 +57,21 @@ def buffered(
     groups = steps * buffer // group  # as many as replace every report
     dispatches = concurrency + groups * group
     patience = np.inf if client_timeout is None else client_timeout
-    first = draws.cohorts(seed, draws.Purpose.FIRST_CLIENTS, clients, concurrency, 0, 1, check_in)[
-        0
-    ]
+
+    def first() -> NDArray[np.int32]:
+        of = draws.Purpose.FIRST_CLIENTS
+        return draws.cohorts(seed, of, clients, concurrency, 0, 1, check_in)[0]
+
     # `source[i]` is the dispatch that comes i-th, as a report or given up, at time `arrival[i]`.
     if busy == "skip" or there is not None:
         pool = idle.Pool(clients, latency, faults, seed, check_in, busy, there)
-        who, start, drawn, arrival, source = idle.of_buffer(
-            pool, first if there is None else None, size=concurrency, group=group, groups=groups,
+        who, start, asked, drawn, arrival, source = idle.of_buffer(
+            pool, first() if there is None else None, size=concurrency, group=group, groups=groups,
             patience=patience,
         )  # fmt: skip
     else:
         refills = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, group, 0, groups, check_in)
-        who = np.concatenate([first, refills.ravel()])
+        who = np.concatenate([first(), refills.ravel()])
         drawn = schedule.drawn(latency, faults, who)
         delay = np.minimum(drawn.seconds, patience)
         if refill == "at_update":
@@ -77,7 +79,7 @@ def buffered(
         else:
             arrival, source = _one_for_one(delay, concurrency, steps * buffer)
         replaced = np.repeat(arrival[group - 1 :: group], group)
-        start = np.concatenate([np.zeros(concurrency), replaced])
+        asked = start = np.concatenate([np.zeros(concurrency), replaced])
     if not np.isfinite(arrival[-1]):
         stuck = int(np.argmax(np.isinf(arrival))) // buffer
         raise BadInput(
@@ -111,6 +113,7 @@ def buffered(
     return Schedule(
         client=who[kept],
         version=_reports_before(arrival, source, start[kept], leader[kept]) // buffer,
+        asked=asked[kept],
         start=start[kept],
         report=(start + drawn.seconds)[kept],
         stop=(start + drawn.stops)[kept],

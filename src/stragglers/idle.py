@@ -29,6 +29,7 @@ from stragglers.latency import Latency
 from stragglers.schedule import Busy, Drawn
 
 TRIES = 20  # draws for each place, after which those who are left are counted
+AT_ONCE = 64  # of them at least: a call costs more than they do
 
 
 class Pool:
@@ -42,13 +43,15 @@ class Pool:
         self.latency, self.faults, self.seed = latency, faults, seed
         self.busy, self.there = busy, there
         self.weight = schedule.chances(clients, check_in, there)
-        self.shares = self.weight.cumsum() / self.weight.sum()
+        upto = self.weight.cumsum()
+        self.shares = upto / upto[-1]
         self.until = np.zeros(clients)  # busy so long, seconds
         self.dispatches = self.groups = 0
         self.parts: list[Drawn] = []
+        self.asked: list[float] = []  # when each dispatch's group was
 
-    def start(self, who: NDArray[np.int32], now: float) -> NDArray[np.float64]:
-        """Has clients start together; the seconds that each takes to report."""
+    def start(self, who: NDArray[np.int32], now: float, asked: float) -> NDArray[np.float64]:
+        """Has clients start together that were asked for; the seconds that each takes to report."""
         drawn = schedule.drawn(self.latency, self.faults, who, start=self.dispatches)
         if self.there is not None:
             drawn = _while_there(self.there, drawn, who, now)
@@ -57,6 +60,7 @@ class Pool:
         self.dispatches += len(who)
         self.groups += 1
         self.parts.append(drawn)
+        self.asked += [asked] * len(who)
         return drawn.seconds
 
     def drawn(self) -> Drawn:
@@ -68,14 +72,16 @@ class Pool:
         who = self._from_idle(size, now)
         if who is None:
             now = self.when(size, now)
-            who = self._from_idle(size, now) if now < np.inf else None
-        return now, np.empty(0, np.int32) if who is None else who
+            who = self._from_idle(size, now) if now < np.inf else np.empty(0, np.int32)
+        assert who is not None and (now == np.inf or len(who) == size)
+        return now, who
 
     def _from_idle(self, size: int, now: float) -> NDArray[np.int32] | None:
         chance = draws.generator(self.seed, draws.Purpose.IDLE, self.groups)
         chosen: dict[int, None] = {}  # in the order of drawing
         for _ in range(TRIES):
-            places = np.searchsorted(self.shares, chance.random(size), side="right")
+            some = chance.random(max(size, AT_ONCE))
+            places = np.searchsorted(self.shares, some, side="right")
             chosen |= dict.fromkeys(places[self._is_idle(places, now)].tolist())
             if len(chosen) >= size:
                 return np.array([*chosen][:size], np.int32)
@@ -104,7 +110,9 @@ class Pool:
             free = np.sort(np.maximum(self.until[drawable], now))
             return float(free[size - 1]) if size <= len(free) else np.inf
         pending = np.sort(self.until[drawable & (self.until < np.inf)])
-        first = window = int(now // self.there.cycle)
+        if size > len(pending):
+            return np.inf
+        first = window = int(max(now, pending[size - 1]) // self.there.cycle)
         while True:
             found = self._when_within(window, size, now)
             if found is not None:
@@ -157,31 +165,38 @@ def _while_there(there: Availability, drawn: Drawn, who: NDArray[np.int32], now:
 class Rounds(NamedTuple):
     who: NDArray[np.int32]  # [rounds, cohort]
     opens: NDArray[np.float64]  # [rounds]
+    asked: NDArray[np.float64]  # when each dispatch's cohort was, and waits from then on
     drawn: Drawn
 
 
 def of_rounds(
     pool: Pool, *, goal: int, cohort: int, rounds: int, round_timeout: float | None
 ) -> Rounds:
-    """Rounds that open when their cohort is idle; one that never closes is the last."""
+    """Rounds that open when their cohort is idle; after one that never does there is none."""
     who, opens = [], []
-    now = 0.0
-    while len(opens) < rounds and now < np.inf:
-        now, cohort_now = pool.draw(cohort, now)
+    asked = 0.0
+    while len(opens) < rounds and asked < np.inf:
+        now, cohort_now = pool.draw(cohort, asked)
+        if now == np.inf and not opens:
+            raise BadInput(never_opens(0, cohort))
         if now == np.inf:
-            raise BadInput(f"round {len(opens)} never opens: fewer than cohort={cohort} clients "
-                           "are ever idle together again; lower `cohort`, or check the latencies "
-                           "and who is there")  # fmt: skip
+            break
         opens.append(now)
         who.append(cohort_now)
-        seconds = np.partition(pool.start(cohort_now, now), goal - 1)[goal - 1]
-        now += seconds if round_timeout is None else min(seconds, round_timeout)
-    return Rounds(np.stack(who), np.array(opens), pool.drawn())
+        seconds = np.partition(pool.start(cohort_now, now, asked), goal - 1)[goal - 1]
+        asked = now + (seconds if round_timeout is None else min(seconds, round_timeout))
+    return Rounds(np.stack(who), np.array(opens), np.array(pool.asked), pool.drawn())
+
+
+def never_opens(round: int, cohort: int) -> str:
+    return (f"round {round} never opens: fewer than cohort={cohort} clients are ever idle together "
+            "again; lower `cohort`, or check the latencies and who is there")  # fmt: skip
 
 
 class Buffer(NamedTuple):
     who: NDArray[np.int32]  # in the order of dispatch
     start: NDArray[np.float64]
+    asked: NDArray[np.float64]
     drawn: Drawn
     arrival: NDArray[np.float64]  # of reports, and of clients that are given up, in order
     source: NDArray[np.int64]  # the dispatch of each
@@ -200,9 +215,9 @@ def of_buffer(
     under_way: list[tuple[float, int]] = []
     arrived: list[tuple[float, int]] = []
 
-    def begin(clients: NDArray[np.int32], now: float) -> None:
+    def begin(clients: NDArray[np.int32], now: float, asked: float) -> None:
         number = pool.dispatches
-        for seconds in np.minimum(pool.start(clients, now), patience).tolist():
+        for seconds in np.minimum(pool.start(clients, now, asked), patience).tolist():
             heapq.heappush(under_way, (now + seconds, number))
             number += 1
         who.append(clients)
@@ -212,17 +227,17 @@ def of_buffer(
     if now == np.inf:
         raise BadInput(f"concurrency={size} clients are never there together; lower it, or let "
                        "more be there")  # fmt: skip
-    begin(clients, now)
+    begin(clients, now, 0.0)
     for _ in range(groups):
         if len(under_way) < group:
             break
         arrived += [heapq.heappop(under_way) for _ in range(group)]
-        now = max(now, arrived[-1][0])  # infinite once nobody can start
+        asked = now = max(now, arrived[-1][0])  # infinite once nobody can start
         if now < np.inf:
-            now, clients = pool.draw(group, now)
+            now, clients = pool.draw(group, asked)
         if now < np.inf:
-            begin(clients, now)
+            begin(clients, now, asked)
     arrived += [(np.inf, 0)] * (groups * group - len(arrived))
     arrival, source = zip(*arrived, strict=True)
-    return Buffer(np.concatenate(who), np.array(starts), pool.drawn(), np.array(arrival),
-                  np.array(source, np.int64))  # fmt: skip
+    return Buffer(np.concatenate(who), np.array(starts), np.array(pool.asked), pool.drawn(),
+                  np.array(arrival), np.array(source, np.int64))  # fmt: skip

@@ -8,12 +8,12 @@ share[g].weight   ... of what server steps are the mean of, each step alike; non
 always_late       of the clients of g that were started, those that never counted at all
 untrained         of the reports of g that counted, those without a local step
 device seconds    of work from start to report or failure, or to the end of training if that is
-                  earlier; pauses are none
+                  earlier; pauses are none, but whoever pauses at the end has done all of it
 faults            of all clients that were started, how many each struck
 corrupted         of the reports on time or late, those that the server drops for what they hold; it
                   sees that too late, so they count towards goals and budgets, and are wasted
 abandoned         server steps on too few reports: the model stayed as it was
-waited            from server steps until somebody starts from their model: until enough are idle
+waited            from when clients are asked for until they start: until enough are idle
 """
 
 from typing import Any
@@ -68,10 +68,10 @@ def summarise(
 
 
 def waited(schedule: Schedule) -> float:
-    """Seconds."""
-    versions, first = np.unique(schedule.version, return_index=True)
-    made = np.append(0.0, schedule.time)[versions]
-    return float(np.maximum(schedule.start[first] - made, 0).sum())
+    """Seconds; groups are asked for one after another."""
+    late = np.minimum(schedule.start, schedule.end) - schedule.asked
+    first = np.append(True, np.diff(schedule.start) > 0)  # of those who start together
+    return float(np.maximum(late[first], 0).sum())
 
 
 def _shares(

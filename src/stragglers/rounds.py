@@ -59,7 +59,7 @@ def over_selected(
     )  # fmt: skip
     schedule.check_drawable("cohort", cohort, clients, check_in, there)
 
-    opens = None
+    opens = asked = None
     if tier is not None:
         if busy == "skip" or there is not None:
             raise BadInput("tiers are drawn from all of their clients; leave out `busy` and "
@@ -71,8 +71,8 @@ def over_selected(
         drawn = schedule.drawn(latency, faults, who.ravel())
     else:
         pool = idle.Pool(clients, latency, faults, seed, check_in, busy, there)
-        who, opens, drawn = idle.of_rounds(pool, goal=goal, cohort=cohort, rounds=rounds,
-                                           round_timeout=round_timeout)  # fmt: skip
+        who, opens, asked, drawn = idle.of_rounds(pool, goal=goal, cohort=cohort, rounds=rounds,
+                                                  round_timeout=round_timeout)  # fmt: skip
     delay = drawn.seconds.reshape(-1, cohort)
 
     duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
@@ -114,9 +114,12 @@ def over_selected(
     total = counted.cumsum()
     steps = int(np.searchsorted(total, updates, side="right"))
     if steps == stuck < rounds and total[-1:].sum() + goal <= updates:
-        raise BadInput(f"round {stuck} never closes: fewer than goal={goal} of its cohort={cohort} "
-                       "clients ever report; set `round_timeout`, lower `goal`, raise `cohort` or "
-                       "check the latencies and the faults")  # fmt: skip
+        raise BadInput(
+            idle.never_opens(stuck, cohort) if stuck == len(who) else
+            f"round {stuck} never closes: fewer than goal={goal} of its cohort={cohort} clients "
+            "ever report; set `round_timeout`, lower `goal`, raise `cohort` or check the "
+            "latencies, the faults and who is there"
+        )  # fmt: skip
     if steps == 0:
         raise BadInput(f"updates={updates} is less than the {counted[0]} that the first round "
                        "returns; raise `updates` or lower `cohort`")  # fmt: skip
@@ -151,6 +154,7 @@ def over_selected(
     return Schedule(
         client=who[kept].ravel(),
         version=origin[kept].ravel(),
+        asked=start if asked is None else asked[dispatches],
         start=start,
         report=report[kept].ravel(),
         stop=start + drawn.stops[dispatches],

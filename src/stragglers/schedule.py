@@ -50,6 +50,7 @@ class Schedule(NamedTuple):
 
     client: NDArray[np.int32]
     version: NDArray[np.int32]  # server steps behind the model that the client starts from
+    asked: NDArray[np.float64]  # seconds; when its group was, to start when enough are idle
     start: NDArray[np.float64]  # seconds
     report: NDArray[np.float64]  # seconds; infinite if it never comes
     stop: NDArray[np.float64]  # when its device is done: at its report, or when it failed
@@ -150,7 +151,9 @@ def check_drawable(
     if size <= drawable:
         return
     who, remedy = f"a population of {clients}", ""
-    if check_in is not None or there is not None:
+    if there is not None:
+        who, remedy = f"the {drawable} of {clients} that are ever there", " or let more be there"
+    elif check_in is not None:
         who, remedy = f"the {drawable} of {clients} that ever check in", " or let more check in"
     raise BadInput(f"{name}={size} clients cannot be drawn from {who}; lower `{name}`{remedy}")
 

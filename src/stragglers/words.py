@@ -42,8 +42,8 @@ def _hours(given: settings.Availability) -> list[str]:
         begin = group.begin % given.cycle
         words.append(f"{name} there for {group.hours:g} of {given.cycle:g} h from hour {begin:g} on"
                      + (f" (+- {group.spread:g})" if group.spread else ""))  # fmt: skip
-    done = {"lose": "lost", "pause": "paused", "finish": "finished all the same"}
-    return [*words, f"work of who leaves {done[given.leaving]}"]
+    done = {"lose": "loses its work", "pause": "pauses", "finish": "finishes all the same"}
+    return [*words, f"whoever leaves {done[given.leaving]}"]
 
 
 def _luck(given: settings.Latency) -> list[str]:

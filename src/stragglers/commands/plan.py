@@ -59,9 +59,11 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def cycle_of(document: dict[str, Any]) -> float | None:
-    """Hours after which clients come again, if they come and go."""
+    """Hours after which clients come again, if they come and go; as the plan has them, rounded."""
+    from stragglers.availability import HOUR, whole_seconds
+
     given = config.experiment_from(document).availability
-    return given.cycle if given else None
+    return whole_seconds(given.cycle) / HOUR if given else None
 
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:

@@ -161,8 +161,11 @@ def duration(seconds: float) -> str:
 
 
 def _seconds(spread: dict[str, float], unit: str) -> str:
-    middle = " / ".join(f"{spread[level]:,.4g}" for level in ("p50", "p95", "p99"))
-    return f"{middle} {unit} (50 / 95 / 99 %), at most {spread['max']:,.4g}"
+    *middle, most = (
+        f"{spread[level]:,.4g}" if spread[level] < 1e4 else f"{spread[level]:,.0f}"
+        for level in ("p50", "p95", "p99", "max")
+    )
+    return f"{' / '.join(middle)} {unit} (50 / 95 / 99 %), at most {most}"
 
 
 def _whole(value: float | None) -> str:

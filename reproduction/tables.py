@@ -280,6 +280,8 @@ REMEDIES = (  # row, what it changes, how it is called: all on EMNIST with per-d
         (*JOINS, "ema=0.99", "time_limit.percentile=75.0", "local_steps=normalised"),
         "… the same, EMA, a time limit, reports divided by local steps",
     ),
+    ("fedadam-over-selection", ("tiers=4",), "… each round of one of four tiers"),
+    ("fedadam-over-selection", ("tiers=4", "ema=0.99"), "… the same, EMA"),
     ("feast", ("kappa=0.2",), "FeAST, κ = 0.2"),
     ("fare-dust", (), "FARe-DUST"),
     ("fedbuff-ema-adam", (), "FedBuff + EMA + Adam"),

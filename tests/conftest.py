@@ -1,5 +1,7 @@
 import fcntl
+import gc
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import jax
 import pytest
 from hypothesis import Phase, settings
 
-from stragglers import device
+from stragglers import device, programs
 
 pytest.register_assert_rewrite("tests.timetables", "tests.every")  # they compare, and say how
 
@@ -24,6 +26,23 @@ settings.load_profile("ci")
 settings.register_profile(
     "hasty", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate]
 )
+
+
+MAPS = Path("/proc/self/maps")  # a compiled program has several; Linux allows some 65,000
+MOST_MAPS, EVERY = 25_000, 20  # tests, between two looks
+_ended = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def room_for_programs():
+    """Lets go of compiled programs before there are so many that the compiler crashes."""
+    yield
+    if next(_ended) % EVERY == 0 and MAPS.exists():
+        with MAPS.open("rb") as maps:
+            many = sum(1 for _ in maps) > MOST_MAPS
+        if many:
+            programs.forget()
+            gc.collect()
 
 
 @pytest.fixture

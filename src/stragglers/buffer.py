@@ -70,8 +70,9 @@ def buffered(
             patience=patience,
         )  # fmt: skip
     else:
+        drawn_first = first()
         refills = draws.cohorts(seed, draws.Purpose.CLIENTS, clients, group, 0, groups, check_in)
-        who = np.concatenate([first(), refills.ravel()])
+        who = np.concatenate([drawn_first, refills.ravel()])
         drawn = schedule.drawn(latency, faults, who)
         delay = np.minimum(drawn.seconds, patience)
         if refill == "at_update":

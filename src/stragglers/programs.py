@@ -25,6 +25,12 @@ def _compiled(
     return function.lower(*code, *jax.tree.unflatten(structure, leaves)).compile()
 
 
+def forget() -> None:
+    """Lets go of all programs, and of JAX's own."""
+    _compiled.cache_clear()
+    jax.clear_caches()
+
+
 def _shape(array: Any) -> jax.ShapeDtypeStruct:
     placed = getattr(array, "sharding", None)  # matters where there is more than one place
     several = placed is not None and len(placed.device_set) > 1

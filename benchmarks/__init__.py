@@ -2,7 +2,7 @@
 
 import os
 
-from stragglers import device
+from stragglers._core import jax_env
 
 CORES = len(os.sched_getaffinity(0))
-device.prepare(CORES)
+jax_env.prepare(CORES)

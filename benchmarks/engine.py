@@ -28,17 +28,25 @@ import numpy as np
 import optax
 
 from benchmarks.work import TAILS, TESTED, WORK, made_up_task, sizes_of
-from stragglers import engine, metrics, server
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.client import Client, Data, Job, Local, local_sgd, local_steps, on_device
-from stragglers.lanes import Load, pack
-from stragglers.latency import Draw
-from stragglers.rounds import over_selected
-from stragglers.rows import rows_of
-from stragglers.setup import default_lanes
-from stragglers.table import table_of
-from stragglers.together import join, legs_of
+from stragglers.planning.latency import Draw
+from stragglers.planning.rounds import over_selected
+from stragglers.planning.training_rows import rows_of
+from stragglers.simulator import engine, metrics, server_step
+from stragglers.simulator.device_table import table_of
+from stragglers.simulator.local_training import (
+    Client,
+    Data,
+    Job,
+    Local,
+    local_sgd,
+    local_steps,
+    on_device,
+)
+from stragglers.simulator.packing import Load, pack
+from stragglers.simulator.prepare import default_lanes
+from stragglers.simulator.together import join, legs_of
 
 
 class Case(NamedTuple):
@@ -98,9 +106,9 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
     ticks = int(packing.bound.sum())
 
-    def start() -> server.Carry:
+    def start() -> server_step.Carry:
         each = jax.tree.map(lambda w: jnp.stack([w] * case.trials), params)
-        return server.start(algorithm, each, rows.slots, rounds)
+        return server_step.start(algorithm, each, rows.slots, rounds)
 
     program, compile_s = timed(lambda: engine.program(task, algorithm, client, start(), feed))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import totals
+from stragglers.planning.fit import totals
 
 Array = NDArray[np.float64]
 PERCENTILES = (50, 95, 99)

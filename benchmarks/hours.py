@@ -16,11 +16,11 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from stragglers import records
-from stragglers.cli import main as stragglers
-from stragglers.records import Record
+from stragglers.cli.main import main as stragglers
 from stragglers.report import figures
 from stragglers.report.colours import FAMILIES
+from stragglers.runs import records
+from stragglers.runs.records import Record
 
 TRIALS = 5
 HOUR = 3600.0

@@ -30,8 +30,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stragglers import records
-from stragglers.report import formats, results
+from stragglers.report import formats, result_table
+from stragglers.runs import records
 
 AT_ONCE = 2
 ROUNDS = ["writers=12", "goal=3", "updates=1500", "evaluations=8"]
@@ -122,8 +122,8 @@ def outcome(out: Path) -> dict[str, Any]:
     lines = (path.parent / "curve.jsonl").read_text().splitlines()
     last = max((path.parent / "checkpoints").iterdir())
     manifest = json.loads((last / "manifest.json").read_text())
-    options = results.Options()
-    found = results.tables(records.find([out]), options)
+    options = result_table.Options()
+    found = result_table.tables(records.find([out]), options)
     return {
         "run.json": run,
         "curve": [{**json.loads(line), "wall_s": 0} for line in lines],

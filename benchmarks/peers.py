@@ -77,13 +77,13 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     import optax
 
     from benchmarks.work import made_up_task
-    from stragglers import trees
+    from stragglers.algorithms import trees
     from stragglers.algorithms.fedavg import fedavg
-    from stragglers.client import Client
-    from stragglers.latency import Draw
-    from stragglers.rounds import over_selected
-    from stragglers.setup import Trial, set_up
-    from stragglers.weights import report_weights
+    from stragglers.planning.latency import Draw
+    from stragglers.planning.report_weights import report_weights
+    from stragglers.planning.rounds import over_selected
+    from stragglers.simulator.local_training import Client
+    from stragglers.simulator.prepare import Trial, set_up
 
     plan = over_selected(
         len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=0,

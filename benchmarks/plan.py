@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stragglers import buffer, latency, rounds
-from stragglers.population import PAPER_GROUPS, Population
+from stragglers.planning import buffered, latency, rounds
+from stragglers.planning.population import PAPER_GROUPS, Population
 
 CASES = ("over_selected", "at_update", "at_once")
 
@@ -30,7 +30,7 @@ def measure(case: Any, clients: int, dispatches: int) -> tuple[float, float]:
             clients, delay, seed=0, goal=80, cohort=100, updates=dispatches * 80 // 100
         )
     else:
-        plan = buffer.buffered(
+        plan = buffered.buffered(
             clients, delay, seed=0, buffer=100, concurrency=1000, updates=dispatches, refill=case
         )
     seconds = time.perf_counter() - began

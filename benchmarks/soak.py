@@ -21,17 +21,17 @@ from stragglers.algorithms.base import Algorithm, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.buffer import buffered
-from stragglers.client import Client
-from stragglers.course import Progress
-from stragglers.latency import PER_DOMAIN, latency
-from stragglers.models.base import Model
-from stragglers.population import PAPER_GROUPS, Population
-from stragglers.rounds import over_selected
-from stragglers.schedule import Schedule
-from stragglers.simulate import simulate
+from stragglers.planning.buffered import buffered
+from stragglers.planning.latency import PER_DOMAIN, latency
+from stragglers.planning.population import PAPER_GROUPS, Population
+from stragglers.planning.rounds import over_selected
+from stragglers.planning.schedule import Schedule
+from stragglers.simulator.local_training import Client
+from stragglers.simulator.simulate import simulate
+from stragglers.simulator.trial_state import Progress
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import cross_entropy, is_right
+from stragglers.tasks.models.base import Model
 
 CLIENTS, FEATURES, CLASSES, K = 1000, 32, 10, 20
 ADAM = optax.adam(0.01, eps=1e-3)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.data import files
+from tests.support import files
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def make_up(folder: Path, users: int, sentences: int) -> None:
 def prepare(folder: Path) -> tuple[float, float]:
     """Seconds, and megabytes of the process's own memory at the peak."""
     os.environ["STRAGGLERS_CACHE"] = str(folder / "cache")
-    from stragglers.data.stackoverflow import prepared
+    from stragglers.tasks.datasets.stackoverflow import prepared
 
     began = time.perf_counter()
     prepared(folder, ("math", "c++"), 10_000)

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stragglers.models.cnn import cnn
-from stragglers.models.lstm import lstm
-from stragglers.models.mlp import mlp
-from stragglers.models.resnet import resnet
-from stragglers.population import PAPER_GROUPS, Population
+from stragglers.planning.population import PAPER_GROUPS, Population
 from stragglers.tasks.base import Task, cross_entropy, is_right
 from stragglers.tasks.glyphs import ink
+from stragglers.tasks.models.cnn import cnn
+from stragglers.tasks.models.lstm import lstm
+from stragglers.tasks.models.mlp import mlp
+from stragglers.tasks.models.resnet import resnet
 from stragglers.tasks.stackoverflow import inputs, summed, words_alone
 
 TESTED = 2_000  # examples

@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 from reproduction import data, document, picture, rows
-from stragglers import config, files, records
-from stragglers.commands import base
-from stragglers.errors import BadInput, about
-from stragglers.stopping import Interrupted
+from stragglers._core import files
+from stragglers._core.errors import BadInput, about
+from stragglers.cli import common
+from stragglers.config import loading
+from stragglers.runs import records
+from stragglers.runs.signals import Interrupted
 
 DOCS = rows.HERE.parent / "docs"
 
@@ -26,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     train.add_argument(
         "names", nargs="*", metavar="NAME", help="beginnings of presets, open points"
     )
-    base.add_training(train)
+    common.add_training(train)
     train.set_defaults(run=run)
     take = commands.add_parser("keep", help="keep trials of other run folders in results/")
     take.add_argument("folders", nargs="+", metavar="DIR", help="with run folders in it or below")
@@ -54,9 +56,9 @@ def write(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from stragglers import trials
+    from stragglers.runs import trials
 
-    count, terms = base.checked_training(options, default=1)
+    count, terms = common.checked_training(options, default=1)
     out = files.output_folder(options.out)
     folder = options.path or os.environ.get("STRAGGLERS_DATA")
     jobs, there = [], rows.found()
@@ -64,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     for variant in rows.chosen(options.names):
         document = variant.document
         if folder:
-            document = config.override(document, f"task.path={base.json(folder)}")
+            document = loading.override(document, f"task.path={common.json(folder)}")
         with about(variant.preset):
             data.check(document, known)
         seeds = {trial.seed for trial in there.get(variant.key, [])}

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from reproduction.rows import TABLES, Found, Measured, Variant, first_time
-from stragglers import config
-from stragglers.report.experiments import TASKS
+from stragglers.config import loading
+from stragglers.report.grouping import TASKS
 
 STACKOVERFLOW = ("stackoverflow/per-domain", "stackoverflow/per-example")
 ALL = (*TABLES, *STACKOVERFLOW)  # tables of the paper
@@ -271,7 +271,7 @@ def with_numbers(found: dict[Any, Measured | None]) -> dict[Any, Measured]:
 @cache
 def _rows(table: str) -> tuple[Variant, ...]:
     """Of the paper."""
-    variants = (Variant(name) for name in config.presets() if name.startswith(f"{table}/"))
+    variants = (Variant(name) for name in loading.presets() if name.startswith(f"{table}/"))
     return tuple(variant for variant in variants if variant.paper)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from reproduction.rows import Found, published
-from stragglers.records import Record
+from stragglers.runs.records import Record
 
 
 def ran(there: Found) -> dict[str, Any]:

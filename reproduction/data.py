@@ -12,11 +12,11 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from typing import Any
 
-from stragglers import build, config
-from stragglers.errors import BadInput
-from stragglers.records import Record
-from stragglers.report import experiments
-from stragglers.settings import Task
+from stragglers._core.errors import BadInput
+from stragglers.config import build, loading
+from stragglers.config.settings import Task
+from stragglers.report import grouping
+from stragglers.runs.records import Record
 
 SHOWN = 12  # digits of a checksum
 
@@ -28,7 +28,7 @@ def key(settings: dict[str, Any]) -> str:
 
 
 def key_of(trial: Record) -> str:
-    return key(experiments.today(trial)[1])
+    return key(grouping.today(trial)[1])
 
 
 def checksums(trials: Iterable[Record]) -> dict[str, str]:
@@ -59,9 +59,9 @@ def other(given: str, expected: str) -> str:
 
 def check(document: dict[str, Any], known: dict[str, str]) -> None:
     """Refuses files that are not a task's, or not what its results were trained on."""
-    task = config.experiment_from(document).task
+    task = loading.experiment_from(document).task
     build.prepare_data(task)
-    expected = known.get(key(config.completed(document)))
+    expected = known.get(key(loading.completed(document)))
     if expected and (given := checksum(task)) != expected:
         raise BadInput(
             f"{build.data_folder(task)}: {other(given, expected)}; give that as --path, or train "
@@ -77,7 +77,7 @@ def checksum(task: Task) -> str:
 
 
 def _checksum(task: Task) -> str:
-    from stragglers import run
+    from stragglers.runs import train
     from stragglers.tasks import base
 
-    return base.checksum(run.task(task))
+    return base.checksum(train.task(task))

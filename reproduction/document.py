@@ -31,7 +31,7 @@ from reproduction.rows import (
     published,
 )
 from reproduction.tables import Table, percent
-from stragglers.settings import Paper
+from stragglers.config.settings import Paper
 
 PAGES = ("reproduction.md", "open-points.md")  # in docs/, each from a template beside this file
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

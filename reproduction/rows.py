@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reproduction import data
-from stragglers import config, records
-from stragglers.errors import BadInput
-from stragglers.records import Record
-from stragglers.report import experiments, statistics
+from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.config.settings import Paper
+from stragglers.report import grouping, statistics
 from stragglers.report.statistics import Summary
-from stragglers.settings import Paper
+from stragglers.runs import records
+from stragglers.runs.records import Record
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -44,8 +45,8 @@ class Variant(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        document = config.override_all(config.read(self.preset), self.sets)
-        return config.override(document, f"evaluations={EVALUATIONS}")
+        document = loading.override_all(loading.read(self.preset), self.sets)
+        return loading.override(document, f"evaluations={EVALUATIONS}")
 
     @property
     def paper(self) -> Paper | None:
@@ -77,9 +78,9 @@ class Point(NamedTuple):
         names = {given.partition("=")[0] for given in changes}
         if len(names) != 1:
             return "preset"
-        document = config.completed(variant.document)
+        document = loading.completed(variant.document)
         value: Any = document
-        for key in config.full_path(document, names.pop()).split("."):
+        for key in loading.full_path(document, names.pop()).split("."):
             value = value.get(key, "not set")
         return f"preset ({value:g})" if isinstance(value, float) else f"preset ({value})"
 
@@ -102,11 +103,11 @@ Found = dict[tuple[str, str], list[Record]]  # finished trials by a variant's ke
 @cache
 def published() -> tuple[Variant, ...]:
     """Those of EMNIST and CIFAR-100: table after table, the rows that carry the claims first."""
-    known = config.presets()
+    known = loading.presets()
     names = [f"{table}/{row}" for table in TABLES for row in FIRST]
     others = [
         name for table in TABLES for name in known
-        if name.startswith(f"{table}/") and "paper" in config.read(name)
+        if name.startswith(f"{table}/") and "paper" in loading.read(name)
     ]  # fmt: skip
     return tuple(Variant(name) for name in dict.fromkeys(names + others))
 
@@ -162,7 +163,7 @@ def found() -> Found:
 
 def key_of(record: Record) -> tuple[str, str]:
     """The key of the variant that a trial is of."""
-    return record.name, experiments.today(record)[0]
+    return record.name, grouping.today(record)[0]
 
 
 def measured(variant: Variant, there: Found) -> Measured | None:
@@ -224,9 +225,9 @@ def _fifths(curve: np.ndarray) -> list[np.ndarray]:
 
 @cache
 def _paper(variant: Variant) -> Paper | None:
-    return config.experiment_from(variant.document).paper
+    return loading.experiment_from(variant.document).paper
 
 
 @cache
 def _variant_key(variant: Variant) -> tuple[str, str]:
-    return variant.preset, records.settings_hash(config.completed(variant.document))
+    return variant.preset, records.settings_hash(loading.completed(variant.document))

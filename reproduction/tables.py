@@ -17,10 +17,10 @@ from reproduction.rows import (
     exchange,
     published,
 )
+from stragglers.config.settings import Paper
 from stragglers.report.cells import NOTHING, seconds
-from stragglers.report.experiments import TASKS
+from stragglers.report.grouping import TASKS
 from stragglers.report.statistics import Summary
-from stragglers.settings import Paper
 
 FEWER = "digits=0.511"  # of EMNIST's, as many as published
 SLOWER = "server.learning_rate=0.2"  # on CIFAR-100: a fifth

@@ -15,9 +15,12 @@ import jax
 import pytest
 from hypothesis import Phase, settings
 
-from stragglers import device, programs
+from stragglers._core import jax_env
+from stragglers.simulator import programs
 
-pytest.register_assert_rewrite("tests.timetables", "tests.every")  # they compare, and say how
+pytest.register_assert_rewrite(
+    "tests.support.timetables", "tests.support.every"
+)  # they compare, and say how
 
 # The same examples on every machine: a failure in one place is a failure everywhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -48,7 +51,7 @@ def room_for_programs():
 @pytest.fixture
 def on_cpu(monkeypatch):
     """As where no accelerator's plugin is installed, whether one is or not."""
-    monkeypatch.setattr(device, "find_spec", lambda name: None)
+    monkeypatch.setattr(jax_env, "find_spec", lambda name: None)
 
 
 @pytest.fixture

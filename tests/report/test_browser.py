@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from stragglers import records
 from stragglers.report import page
-from tests.report.fabricate import demo, run_folder
+from stragglers.runs import records
 from tests.report.test_page import hostile
+from tests.support.fabricate import demo, run_folder
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

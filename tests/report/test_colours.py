@@ -1,9 +1,10 @@
 import itertools
 
-from stragglers import config, records
+from stragglers.config import loading
 from stragglers.report.colours import DASHES, FAMILIES, MARKERS, _shaded, looks
-from stragglers.report.experiments import sections
-from tests.report.fabricate import run_folder
+from stragglers.report.grouping import sections
+from stragglers.runs import records
+from tests.support.fabricate import run_folder
 
 
 def look(tmp_path):
@@ -12,7 +13,7 @@ def look(tmp_path):
 
 
 def test_every_row_has_a_look_of_its_own(tmp_path):
-    names = [name for name in config.presets() if name.startswith("emnist/per-domain/")]
+    names = [name for name in loading.presets() if name.startswith("emnist/per-domain/")]
     for name in names:
         run_folder(tmp_path, name)
     found = look(tmp_path)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from stragglers import records
 from stragglers.report import curves
-from stragglers.report.experiments import sections
+from stragglers.report.grouping import sections
 from stragglers.report.statistics import Interval
-from tests.report.fabricate import run_folder
+from stragglers.runs import records
+from tests.support.fabricate import run_folder
 
 
 def experiment(tmp_path):

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
-from stragglers import latency, population, records, rounds
-from stragglers.report import figures, timeline
-from tests.report.fabricate import demo, run_folder
-from tests.report.injections import INJECTIONS
+from stragglers.planning import latency, population, rounds
+from stragglers.report import figures, figures_plan
+from stragglers.runs import records
+from tests.support.fabricate import demo, run_folder
+from tests.support.injections import INJECTIONS
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,6 @@ def test_a_plan_has_its_name_as_title_whatever_that_is(tmp_path):
     delay = latency.latency(clients, latency.PER_DOMAIN, seed=0)
     plan = rounds.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
     sizes = latency.one_epoch(clients, latency.PER_DOMAIN, seed=0)
-    figure = timeline.plan_figure(clients, plan, sum(sizes), "$\\frac{$ 1")
+    figure = figures_plan.plan_figure(clients, plan, sum(sizes), "$\\frac{$ 1")
     figures.save(figure, tmp_path / "plan.png")
     assert figure.get_suptitle() == "$\\frac{$ 1"

@@ -6,18 +6,18 @@ import time
 
 import pytest
 
-from stragglers import records
-from stragglers.report import formats, results
-from stragglers.report.results import Options, Target
+from stragglers.report import formats, result_table
+from stragglers.report.result_table import Options, Target
 from stragglers.report.statistics import Interval
-from tests.report.fabricate import demo, run_folder
-from tests.report.injections import INJECTIONS
+from stragglers.runs import records
+from tests.support.fabricate import demo, run_folder
+from tests.support.injections import INJECTIONS
 
 EVERYTHING = Options(targets=(Target("total", 0.7),), reference="fedadam")
 
 
 def written(tmp_path, form, options=EVERYTHING):
-    return formats.FORMATS[form](results.tables(records.find([tmp_path]), options), options)
+    return formats.FORMATS[form](result_table.tables(records.find([tmp_path]), options), options)
 
 
 def test_text_has_what_the_paper_has(tmp_path):
@@ -72,8 +72,8 @@ def test_bytes_depend_on_the_folders_alone(tmp_path, form):
     demo(tmp_path / "a", 2)
     demo(tmp_path / "b", 2, "emnist/per-domain")
     found = records.find([tmp_path])
-    one = formats.FORMATS[form](results.tables(found, EVERYTHING), EVERYTHING)
-    other = formats.FORMATS[form](results.tables(found[::-1], EVERYTHING), EVERYTHING)
+    one = formats.FORMATS[form](result_table.tables(found, EVERYTHING), EVERYTHING)
+    other = formats.FORMATS[form](result_table.tables(found[::-1], EVERYTHING), EVERYTHING)
     assert one == other == written(tmp_path, form)
 
 

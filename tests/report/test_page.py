@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from stragglers import records
 from stragglers.report import page
-from tests.report.fabricate import demo, run_folder
-from tests.report.injections import INJECTIONS
+from stragglers.runs import records
+from tests.support.fabricate import demo, run_folder
+from tests.support.injections import INJECTIONS
 
 
 class Elements(HTMLParser):

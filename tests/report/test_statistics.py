@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from stragglers import records
-from stragglers.errors import BadInput
+from stragglers._core.errors import BadInput
 from stragglers.report import statistics
 from stragglers.report.statistics import Interval
-from tests.report.fabricate import run_folder
+from stragglers.runs import records
+from tests.support.fabricate import run_folder
 
 
 def trial(tmp_path, accuracies, seed=0, status="finished"):

@@ -8,9 +8,10 @@ import pytest
 
 from reproduction import __main__ as command
 from reproduction import data, rows
-from stragglers import config, records
-from stragglers.errors import BadInput
-from tests.data import tiny
+from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import records
+from tests.support import tiny
 
 ROOT = Path(__file__).parents[2]
 FEDADAM = rows.Variant("emnist/per-domain/fedadam")
@@ -47,7 +48,7 @@ def test_every_task_of_the_results_has_one_checksum(trials):
 def test_the_checksums_are_told(trials):
     text = (ROOT / "CONTRIBUTING.md").read_text()
     for name in ("emnist/per-domain/fedadam", "cifar100/per-domain/fedadam"):
-        assert data.checksums(trials)[data.key(config.completed(config.read(name)))] in text
+        assert data.checksums(trials)[data.key(loading.completed(loading.read(name)))] in text
     (exchange,) = {trial.data for trial in trials if trial.name.startswith("stackoverflow")}
     assert exchange in text
 
@@ -84,7 +85,7 @@ def test_the_first_trial_of_a_task_says_which_data_it_has(results, tmp_path):
 
 def test_nothing_is_trained_on_other_data(results, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("STRAGGLERS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("stragglers.trials.run_missing", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr("stragglers.runs.trials.run_missing", lambda *_: pytest.fail("trained"))
     folder = tiny.folder(tmp_path, "emnist")
     arguments = ["run", FEDADAM.preset, "--path", str(folder), "--out", str(tmp_path / "runs")]
     assert command.main([*arguments, "--trials", "4"]) == 2
@@ -94,7 +95,7 @@ def test_nothing_is_trained_on_other_data(results, tmp_path, monkeypatch, capsys
 
 def test_the_same_data_is_trained_on(results, tmp_path, monkeypatch):
     monkeypatch.setenv("STRAGGLERS_CACHE", str(tmp_path / "cache"))
-    document = config.override(FEDADAM.document, f"task.path={tiny.folder(tmp_path, 'emnist')}")
-    found = data.checksum(config.experiment_from(document).task)
-    data.check(document, {data.key(config.completed(FEDADAM.document)): found})
+    document = loading.override(FEDADAM.document, f"task.path={tiny.folder(tmp_path, 'emnist')}")
+    found = data.checksum(loading.experiment_from(document).task)
+    data.check(document, {data.key(loading.completed(FEDADAM.document)): found})
     data.check(document, {})  # nothing to compare with

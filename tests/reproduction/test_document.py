@@ -9,9 +9,9 @@ import pytest
 from reproduction import __main__ as command
 from reproduction import document, picture, rows
 from reproduction.comparisons import EQUAL
-from stragglers import records
-from stragglers.report.results import tables
-from stragglers.stopping import Interrupted
+from stragglers.report.result_table import tables
+from stragglers.runs import records
+from stragglers.runs.signals import Interrupted
 
 ROOT = Path(__file__).parents[2]
 PAGE, POINTS = (
@@ -193,7 +193,7 @@ def test_run_trains_what_is_missing_and_keeps_what_is_over(
         if signal:
             raise Interrupted(signal)
 
-    monkeypatch.setattr("stragglers.trials.run_missing", train)
+    monkeypatch.setattr("stragglers.runs.trials.run_missing", train)
     monkeypatch.setattr("reproduction.data.check", lambda document, known: None)
     is_over = records.is_over
     monkeypatch.setattr(

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers import population
-from stragglers.data.cifar import COARSE_OF_FINE
-from stragglers.errors import BadInput
-from stragglers.models.resnet import l2_penalty
+from stragglers._core.errors import BadInput
+from stragglers.planning import population
 from stragglers.tasks.base import check
 from stragglers.tasks.cifar100 import PREPARE, cifar100, crop
-from tests.data import files, pictures
-from tests.models.numerics import drawn, parameters
+from stragglers.tasks.datasets.cifar_files import COARSE_OF_FINE
+from stragglers.tasks.models.resnet import l2_penalty
+from tests.support import files, pictures
+from tests.support.numerics import drawn, parameters
 
 KEY = jax.random.key(0)
 VEHICLES = np.flatnonzero(np.isin(COARSE_OF_FINE, [18, 19]))

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers.errors import BadInput
+from stragglers._core.errors import BadInput
 from stragglers.tasks.base import check
 from stragglers.tasks.emnist import emnist, ink, raw
-from tests.data import pictures
-from tests.models.numerics import parameters
+from tests.support import pictures
+from tests.support.numerics import parameters
 
 DIGITS = [0, 1, 2, 3, 4]
 SIZES = [30, 12, 9, 15, 0, 24, 40, 6, 33]

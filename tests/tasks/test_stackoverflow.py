@@ -4,23 +4,17 @@ import numpy as np
 import optax
 import pytest
 
-from stragglers import population, rounds
+from stragglers._core.errors import BadInput
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.client import Client, Job, _total, local_training, on_device
-from stragglers.errors import BadInput
-from stragglers.latency import Draw
-from stragglers.models.base import Model
-from stragglers.models.lstm import lstm
-from stragglers.simulate import simulate
-from stragglers.tasks.stackoverflow import (
-    LOSSES,
-    POSITION_WEIGHTS,
-    SCORES,
-    origin,
-    stackoverflow,
-)
-from tests.data.test_stackoverflow import hdf5
+from stragglers.planning import population, rounds
+from stragglers.planning.latency import Draw
+from stragglers.simulator.local_training import Client, Job, _total, local_training, on_device
+from stragglers.simulator.simulate import simulate
+from stragglers.tasks.models.base import Model
+from stragglers.tasks.models.lstm import lstm
+from stragglers.tasks.stackoverflow import LOSSES, POSITION_WEIGHTS, SCORES, origin, stackoverflow
+from tests.tasks.datasets.test_stackoverflow import hdf5
 
 RNG = np.random.default_rng(0)
 VOCABULARY, OOV = 9, 8  # pad, bos, eos, five words, oov

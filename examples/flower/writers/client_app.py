@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from stragglers.flower.client import Sent, answer
+from stragglers.serving.flower.client import Sent, answer
 from writers.data import CLASSES, of_writer
 
 RATE, BATCH, EPOCHS = 0.2, 20, 5

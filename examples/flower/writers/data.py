@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stragglers.draws import Purpose
-from stragglers.handwriting import STRAGGLER_CLASSES, book, choose, draw, streams
+from stragglers._core.random_streams import Purpose
+from stragglers.tasks.datasets.handwriting import STRAGGLER_CLASSES, book, choose, draw, streams
 
 WRITERS, CLASSES, PIXELS = 60, 62, 14 * 14
 SLOW = set(STRAGGLER_CLASSES)

@@ -6,8 +6,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from stragglers.algorithms.feast import feast
-from stragglers.coordinator import Rounds
-from stragglers.flower.server import serve
+from stragglers.serving.flower.server import serve
+from stragglers.simulator.coordinator import Rounds
 from writers.data import CLASSES, PIXELS, SLOW, to_test_on
 
 app = ServerApp()

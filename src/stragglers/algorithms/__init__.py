@@ -1,1 +1,4 @@
-"""Server algorithms: each a handful of pure functions closed over hyper-parameters."""
+"""Server algorithms: their contract (`base`) and a file for each, opening with its equations.
+
+Pure functions of sums of reports, never of clocks. Imports `_core` and `planning`.
+"""

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from stragglers import trees
-from stragglers.errors import BadInput
-from stragglers.schedule import Settles
+from stragglers._core.errors import BadInput
+from stragglers.algorithms import trees
+from stragglers.planning.schedule import Settles
 
 Params = Any
 Open = Any

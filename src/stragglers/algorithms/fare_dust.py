@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from stragglers import trees
+from stragglers._core.errors import BadInput
+from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
     Algorithm,
@@ -34,7 +35,6 @@ from stragglers.algorithms.base import (
     descend,
     plus,
 )
-from stragglers.errors import BadInput
 
 
 class FareDustCore(NamedTuple):

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import jax
 import optax
 
-from stragglers import trees
+from stragglers._core.errors import BadInput
+from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
     Algorithm,
@@ -27,7 +28,6 @@ from stragglers.algorithms.base import (
     moves,
     plus,
 )
-from stragglers.errors import BadInput
 
 
 class FeastCore(NamedTuple):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import optax
 
-from stragglers import trees
+from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
     Algorithm,

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from stragglers.report.results import COMPARED, Options, Row, Table
+from stragglers.report.result_table import COMPARED, Options, Row, Table
 from stragglers.report.statistics import FEWEST_PAIRS, Pairs, Reached, Summary
 
 NOTHING = "–"

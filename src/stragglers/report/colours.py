@@ -7,7 +7,7 @@ tell apart. Several experiments of one row (a sweep) go from the darkest shade t
 from collections import defaultdict
 from typing import NamedTuple
 
-from stragglers.report.experiments import Experiment
+from stragglers.report.grouping import Experiment
 
 GROUPS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 

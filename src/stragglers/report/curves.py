@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers.records import Record
-from stragglers.report.experiments import Experiment, Section
+from stragglers.report.grouping import Experiment, Section
 from stragglers.report.statistics import GROUPS, Interval
+from stragglers.runs.records import Record
 
 AXES = ("time_s", "updates")
 

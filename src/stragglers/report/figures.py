@@ -17,12 +17,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stragglers import files
-from stragglers.records import Record
-from stragglers.report import curves, results
+from stragglers._core import files
+from stragglers.report import curves, result_table
 from stragglers.report.colours import DASHES, MARKERS, Look, looks
-from stragglers.report.experiments import Experiment, Section, comparison_sets, sections
+from stragglers.report.grouping import Experiment, Section, comparison_sets, sections
 from stragglers.report.statistics import USUAL, Interval
+from stragglers.runs.records import Record
 
 MOST = 24  # entries of a legend
 STYLE: dict[Any, Any] = {
@@ -79,7 +79,7 @@ def trade_off_figure(
     records: Iterable[Record], best: bool = False, interval: Interval = USUAL
 ) -> Figure:
     """Final values, or those at each trial's best straggler accuracy, with their intervals."""
-    found = results.tables(records, results.Options(interval, best=best))
+    found = result_table.tables(records, result_table.Options(interval, best=best))
     figure = Figure(figsize=(8, 3.8 * len(found)), layout="constrained")
     what = "best straggler accuracy of each trial" if best else "end of training"
     for part, table in zip(figure.subfigures(len(found), squeeze=False)[:, 0], found, strict=True):
@@ -99,7 +99,7 @@ def trade_off_figure(
 
 
 def _points(
-    axes: Axes, rows: Sequence[results.Row], style: dict[str, Look], key: str, size: float
+    axes: Axes, rows: Sequence[result_table.Row], style: dict[str, Look], key: str, size: float
 ) -> None:
     """A cross of intervals for each experiment, and a line through those that none beats."""
     lost = [row for row in rows if math.isnan(row.metrics["straggler_accuracy"].median)]

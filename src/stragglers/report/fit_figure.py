@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stragglers.report.colours import DASHES, GROUPS
 from stragglers.report.figures import STYLE, as_it_is
-from stragglers.report.timeline import logarithmic
+from stragglers.report.figures_plan import logarithmic
 
 Times = Mapping[str, NDArray[np.float64]]  # of a group, seconds: "log" and "fitted"
 

@@ -5,10 +5,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from stragglers.planning.fit.totals import ENOUGH
 from stragglers.report.cells import NOTHING, seconds
-from stragglers.report.experiments import plain
+from stragglers.report.grouping import plain
 from stragglers.report.terminal import console
-from stragglers.totals import ENOUGH
 
 
 def print_fit(summary: dict[str, Any]) -> None:

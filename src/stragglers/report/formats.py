@@ -19,7 +19,7 @@ from rich import box
 from rich.table import Table as Grid
 
 from stragglers.report.cells import blocks, legend
-from stragglers.report.results import METRICS, Options, Row, Table
+from stragglers.report.result_table import METRICS, Options, Row, Table
 from stragglers.report.terminal import console
 
 

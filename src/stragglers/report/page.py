@@ -19,22 +19,22 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from stragglers import files
-from stragglers.faults import STRIKES
-from stragglers.records import Record
-from stragglers.report import cells, curves, results
+from stragglers._core import files
+from stragglers.planning.faults import STRIKES
+from stragglers.report import cells, curves, result_table
 from stragglers.report.colours import Look, looks
-from stragglers.report.experiments import Experiment, comparison_sets, differences, plain, shown
-from stragglers.report.results import Options, Row, Table
+from stragglers.report.grouping import Experiment, comparison_sets, differences, plain, shown
+from stragglers.report.result_table import Options, Row, Table
 from stragglers.report.statistics import GROUPS, USUAL, Interval, Summary
+from stragglers.runs.records import Record
 
 
 def page(records: Sequence[Record], interval: Interval = USUAL) -> str:
     """The whole file."""
     from plotly.offline import get_plotlyjs  # a second to load
 
-    final = results.tables(records, Options(interval))
-    best = results.tables(records, Options(interval, best=True))
+    final = result_table.tables(records, Options(interval))
+    best = result_table.tables(records, Options(interval, best=True))
     scripts = [_unix(get_plotlyjs()), _unix(_resource("page.js"))]
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -224,7 +224,7 @@ def _point(row: Row) -> dict[str, list[float | None]]:
     def three(summary: Summary) -> list[float | None]:
         return _numbers((summary.median, summary.low, summary.high))
 
-    return {key: three(row.metrics[key]) for key in results.METRICS}
+    return {key: three(row.metrics[key]) for key in result_table.METRICS}
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:

@@ -19,8 +19,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers.errors import BadInput
-from stragglers.records import Record
+from stragglers._core.errors import BadInput
+from stragglers.runs.records import Record
 
 Method = Literal["range", "median-ci"]
 GROUPS = ("straggler", "standard", "total")

@@ -15,10 +15,10 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from stragglers import subset
-from stragglers.errors import BadInput
-from stragglers.models.base import Model, Params
-from stragglers.population import Population
+from stragglers._core.errors import BadInput
+from stragglers.planning import subset
+from stragglers.planning.population import Population
+from stragglers.tasks.models.base import Model, Params
 
 CHECKED = 2**28
 ALIGNED = 64  # bytes

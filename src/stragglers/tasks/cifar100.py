@@ -21,14 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers.data import images
-from stragglers.data.cifar import COARSE_OF_FINE
-from stragglers.data.cifar100 import CIFAR100
-from stragglers.errors import about
-from stragglers.models.resnet import l2_penalty, resnet
-from stragglers.partition import deal
-from stragglers.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
+from stragglers._core.errors import about
+from stragglers.planning.cifar_partition import deal
+from stragglers.planning.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
+from stragglers.tasks.datasets import images
+from stragglers.tasks.datasets.cifar100_layouts import CIFAR100
+from stragglers.tasks.datasets.cifar_files import COARSE_OF_FINE
+from stragglers.tasks.models.resnet import l2_penalty, resnet
 
 Profile = Literal["fedjax", "afo", "distorted"]
 SIDE, CROP = 32, 24

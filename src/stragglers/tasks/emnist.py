@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers import draws
-from stragglers.data import images
-from stragglers.data.emnist import EMNIST
-from stragglers.data.images import Images
-from stragglers.draws import Purpose
-from stragglers.errors import BadInput
-from stragglers.models.base import Profile
-from stragglers.models.cnn import cnn
-from stragglers.population import EMNIST_STRAGGLERS, share, straggler_split
+from stragglers._core import random_streams
+from stragglers._core.errors import BadInput
+from stragglers._core.random_streams import Purpose
+from stragglers.planning.population import EMNIST_STRAGGLERS, share, straggler_split
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
+from stragglers.tasks.datasets import images
+from stragglers.tasks.datasets.emnist_layouts import EMNIST
+from stragglers.tasks.datasets.images import Images
+from stragglers.tasks.models.base import Profile
+from stragglers.tasks.models.cnn import cnn
 
 DIGITS = (0, 1, 2, 3, 4)
 
@@ -89,7 +89,7 @@ def _with_fewer_digits(y: NDArray[np.int32], digits: float, part: int) -> NDArra
         raise BadInput(f"task.digits={digits:g} given, expected at most {share:.3g}, their share "
                        "in the files; lower it, or leave it out")  # fmt: skip
     keep = y >= 10
-    keep[draws.generator(0, Purpose.DIGITS, part).permutation(places)[:wanted]] = True
+    keep[random_streams.generator(0, Purpose.DIGITS, part).permutation(places)[:wanted]] = True
     return keep
 
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stragglers.draws import Purpose
-from stragglers.handwriting import STRAGGLER_CLASSES, book, choose, draw, streams
-from stragglers.models.mlp import mlp
+from stragglers._core.random_streams import Purpose
 from stragglers.tasks.base import Task, cross_entropy, is_right
+from stragglers.tasks.datasets.handwriting import STRAGGLER_CLASSES, book, choose, draw, streams
+from stragglers.tasks.models.mlp import mlp
 
 CLASSES = 62
 TEST_PER_WRITER = 20

@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stragglers.data.stackoverflow import EOS, FIRST_WORD, PAD, prepared
-from stragglers.errors import BadInput
-from stragglers.models.base import Profile
-from stragglers.models.lstm import lstm
-from stragglers.population import PAPER_GROUPS, Population
+from stragglers._core.errors import BadInput
+from stragglers.planning.population import PAPER_GROUPS, Population
 from stragglers.tasks.base import Task, check, cross_entropy
+from stragglers.tasks.datasets.stackoverflow import EOS, FIRST_WORD, PAD, prepared
+from stragglers.tasks.models.base import Profile
+from stragglers.tasks.models.lstm import lstm
 
 STRAGGLER_TAGS = ("math", "c++")
 EXPECTED_LENGTH = 13.3

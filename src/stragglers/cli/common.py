@@ -1,0 +1,193 @@
+"""What several commands share: options, and the settings that a command line asks for.
+
+options          argparse  ->  Namespace
+document(source, options)      a preset, with --set, --updates, --path, --seed, --reading
+swept(sweep, document)         that with every combination of the values of --sweep
+"""
+
+import argparse
+import itertools
+import math
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stragglers._core.errors import BadInput, about
+from stragglers.config import loading
+from stragglers.runs.checkpoint import EVERY_MINUTES
+
+if TYPE_CHECKING:
+    from stragglers.runs.workers import Terms
+
+Commands = Any  # argparse has no public name for what add_subparsers() returns
+Chosen = tuple[tuple[str, str], ...]  # values of a sweep as they were given, by their paths
+MOST = 10_000  # trials, or plans, that one command takes: a folder each, which every table reads
+BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
+
+
+def add(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
+    """A command; every one can print JSON."""
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="prints one JSON object instead")
+    return parser
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Options that change a preset."""
+    add_set(parser)
+    parser.add_argument("--updates", help="the budget, in client updates")
+    parser.add_argument("--seed", help="of clients, latencies and weights, default 0")
+    parser.add_argument("--reading", help="another reading of the paper: literal")
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="changes a setting"
+    )
+
+
+def add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
+        help="several values of a setting; give it twice for all combinations",
+    )  # fmt: skip
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that train: where the data is, how many trials, where and until when."""
+    parser.add_argument("--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA")
+    parser.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
+    parser.add_argument(
+        "--processes", type=int,
+        help="trials at once, default: what fits; on an accelerator, where it is 1, more prepare "
+        "side by side and train in turn",
+    )  # fmt: skip
+    parser.add_argument(
+        "--together",
+        type=int,
+        help="seeds in one program, default: what fills an accelerator, 1 on a CPU",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf,
+        help="stops then; what is under way is kept, and the same command goes on",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint-minutes", type=float, default=EVERY_MINUTES, metavar="M",
+        help=f"between two checkpoints of a trial, default {EVERY_MINUTES:g}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-drift", action="store_true",
+        help="goes on from checkpoints of other versions or devices, and says so in run.json",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", default="runs", metavar="DIR", type=folder_name,
+        help="for run folders, default runs; trials that are there are not repeated",
+    )  # fmt: skip
+
+
+def folder_name(text: str) -> str:
+    """Refuses the empty name, which would be the folder that one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' given, expected a folder; `.` is this one")
+    return text
+
+
+def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "Terms"]:
+    """How many trials, and on which terms."""
+    from stragglers.runs.workers import Terms
+
+    count = default if options.trials is None else options.trials
+    for name, value in (
+        ("trials", count),
+        ("processes", options.processes),
+        ("together", options.together),
+    ):
+        if value is not None and value < 1:
+            raise BadInput(f"{name}={value}, expected at least 1")
+    check_count(1, trials=count)
+    if not options.minutes > 0:
+        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
+    if not options.checkpoint_minutes >= 0:
+        raise BadInput(f"checkpoint-minutes={options.checkpoint_minutes:g}, expected 0 or more")
+    deadline = time.time() + 60 * options.minutes
+    return count, Terms(deadline, 60 * options.checkpoint_minutes, options.allow_drift)
+
+
+def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A preset with everything that was asked for on the command line.
+
+    It is checked, unless values are swept, with each of which it is another document.
+    """
+    document = loading.read(source)
+    with about(source):
+        if options.reading:
+            document = loading.with_reading(document, options.reading)
+        document = loading.override_all(document, options.set)
+        if options.updates is not None:
+            document = loading.override(document, f"updates={options.updates}")
+        document = _with_data(document, source, options.path)
+        if options.seed is not None:
+            document = loading.override(document, f"seed={options.seed}")
+        if not getattr(options, "sweep", None):
+            loading.experiment_from(document)
+    return document
+
+
+def swept(
+    sweep: Sequence[str], document: dict[str, Any]
+) -> Iterator[tuple[Chosen, dict[str, Any]]]:
+    """A document with each combination of the values that are swept; itself, if none are."""
+    axes = []
+    for assignment, values in zip(sweep, _values(sweep), strict=True):
+        path = loading.full_path(document, assignment.partition("=")[0].strip())
+        axes.append([(path, value.strip()) for value in values])
+    paths = [axis[0][0] for axis in axes]
+    for one, other in itertools.combinations(paths, 2):
+        nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+        if nested or any({one, other} <= group for group in loading.ALTERNATIVES):
+            raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
+    for chosen in itertools.product(*axes):
+        with_all = document
+        for path, value in chosen:
+            with_all = loading.override(with_all, f"{path}={value}")
+        yield chosen, with_all
+
+
+def _values(sweep: Sequence[str]) -> list[list[str]]:
+    for assignment in sweep:
+        if not assignment.partition("=")[2]:
+            raise BadInput(f"--sweep {assignment!r} given, expected key=value,value,...")
+    return [re.split(BETWEEN, assignment.partition("=")[2]) for assignment in sweep]
+
+
+def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) -> None:
+    """Refuses more than a command should take, before any of it is built."""
+    every = experiments * math.prod(map(len, _values(sweep))) * trials
+    if every > MOST:
+        what, lower = ("trials", "lower --trials, ") if trials > 1 else ("combinations", "")
+        raise BadInput(f"{every:,} {what} given, expected at most {MOST:,} in one command; "
+                       f"{lower}leave out values or give several commands")  # fmt: skip
+
+
+def as_sets(chosen: Chosen) -> str:
+    """kappa=0.1, beta=0.9: as --set would have it, in full."""
+    return ", ".join(f"{path}={value}" for path, value in chosen)
+
+
+def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:
+    """The document with the folder of its task's data: given, its own, or of the environment."""
+    if not loading.takes_data(document):
+        if path is not None:
+            raise BadInput(f"--path {path}: {source} reads no data; leave it out")
+        return document
+    folder = path or document["task"].get("path") or os.environ.get("STRAGGLERS_DATA")
+    return loading.override(document, f"task.path={json(folder)}") if folder else document
+
+
+def json(document: Any) -> str:
+    """One line; infinity, which JSON lacks, becomes null."""
+    return msgspec.json.encode(document).decode()

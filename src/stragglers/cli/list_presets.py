@@ -1,0 +1,16 @@
+"""stragglers list"""
+
+import argparse
+
+from stragglers.cli import common
+from stragglers.config import loading
+
+
+def add(commands: common.Commands) -> None:
+    common.add(commands, "list", "the presets").set_defaults(run=list_presets)
+
+
+def list_presets(options: argparse.Namespace) -> None:
+    """Prints the presets, one a line."""
+    names = loading.presets()
+    print(common.json({"presets": names}) if options.json else "\n".join(names))

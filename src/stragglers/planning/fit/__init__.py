@@ -1,0 +1,1 @@
+"""A fleet's latency, estimated from a log of its participations."""

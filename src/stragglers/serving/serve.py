@@ -1,0 +1,251 @@
+"""A coordinator in real time: reports of a fleet drive it, as simulated ones do in interpret.py.
+
+    send     orders to clients that are there and idle
+    poll     what has come since the last poll; of one poll, in this order:
+               reports, failures, clients given up    as their clients were started
+               rounds whose time is over
+               groups that may start                  a round waits until its whole cohort is idle
+               deadlines of late reports
+
+Nothing of a runtime is known here: flower/ links to Flower's, and three functions link to another.
+With a folder (ledger.py) a server that was stopped goes on where it was, and what its clients took
+is measured for `stragglers fit`.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stragglers._core import random_streams
+from stragglers._core.errors import BadInput
+from stragglers.algorithms import trees
+from stragglers.algorithms.base import Algorithm, Params
+from stragglers.planning import buffered, rounds
+from stragglers.planning.fit.logs import EVERYBODY
+from stragglers.planning.report_weights import Reports, Weigh, report_weights
+from stragglers.planning.schedule import check_positive
+from stragglers.planning.training_rows import teachers_of
+from stragglers.serving.server_folder import Ledger, Line
+from stragglers.simulator.coordinator import Arrival, Buffer, Coordinator, Order, Rounds
+
+PATIENCE = 20  # failures in a row, at least, that are no chance any more
+SAID_EVERY = 60.0  # seconds, while clients are missing
+
+logger = logging.getLogger(__name__)
+
+
+class Reply(NamedTuple):
+    """What came of a client that was started."""
+
+    dispatch: int
+    delta: Params | None  # none: it failed, and nothing more will come of it
+    examples: int = 0  # that it trained on
+    training: float = 0.0  # seconds, by its own clock
+    group: str = EVERYBODY
+    error: str = ""  # why it failed
+
+
+class Link(NamedTuple):
+    """How clients are reached."""
+
+    online: Callable[[], Iterable[int]]  # clients that are there, idle or not
+    send: Callable[[Sequence[Order]], None]
+    poll: Callable[[], Iterable[Reply]]  # each reply once
+
+
+class Clock(NamedTuple):
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+WALL = Clock()
+
+
+class Served(NamedTuple):
+    model: Params  # what is to be used: an EMA, FeAST's auxiliary model
+    params: Params  # w
+    seconds: float
+    counts: dict[str, int]  # reports by their fate, clients that failed, deltas that were dropped
+
+
+def serve(
+    link: Link,
+    algorithm: Algorithm,
+    policy: Rounds | Buffer,
+    params: Params,
+    *,
+    steps: int,
+    seed: int = 0,
+    weigh: Weigh = report_weights,
+    folder: str | Path | None = None,
+    keep_every: int = 1,  # server steps between states on the disk; FARe-DUST's has its history
+    on_step: Callable[[int, float, Params], None] | None = None,  # step, seconds, model
+    poll_seconds: float = 1.0,
+    clock: Clock = WALL,
+) -> Served:
+    """Makes server steps until there are so many, those of an earlier call included."""
+    _check(policy, steps, poll_seconds, keep_every)
+    _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before anybody is asked
+    params = as_weights(params)
+    known: dict[int, Reply] = {}  # the last report of each client, without its delta
+    idle: list[int] = []
+    due: list[int] = []  # sizes of the groups that may start
+    failures, said = 0, -SAID_EVERY
+
+    def choose(group: int) -> list[int]:
+        order = random_streams.generator(seed, random_streams.Purpose.IDLE, group).permutation(
+            len(idle)
+        )
+        return [idle[place] for place in order[: due[0]]]
+
+    def weight(arrival: Arrival) -> float:
+        return _weight(weigh, arrival, known[arrival.client].examples)
+
+    def teacher(dispatch: int, version: int) -> int:
+        whose = np.array([dispatch]), np.array([version])
+        return int(teachers_of(seed, *whose, algorithm.teachers)[0])
+
+    server = Coordinator(algorithm, policy, params, choose, weight, teacher)
+    ledger = Ledger(folder)
+    ledger.go_on(server)
+    due.append(policy.cohort if isinstance(policy, Rounds) else policy.concurrency)
+    told, most = server.version, max(PATIENCE, 2 * due[0])
+    began = clock.now()
+
+    def take(reply: Reply, now: float) -> None:
+        nonlocal failures
+        job = server.jobs.get(reply.dispatch)
+        if job is None:  # it has reported, or failed, before
+            return
+        step, came = server.version, reply.delta is not None
+        if came:
+            failures, known[job.client] = 0, reply._replace(delta=None)
+            follow(server.receive(reply.dispatch, reply.delta, now), now)
+        else:
+            failures += 1
+            logger.warning("client %s failed: %s", job.client, reply.error)
+            follow(server.lose(reply.dispatch, now), now)
+            if failures >= most:
+                raise BadInput(f"{failures} clients in a row have failed, expected some to report; "
+                               f"the last one: {reply.error}")  # fmt: skip
+        if job.client in known:  # else it is not known what it has to train on
+            it = known[job.client]
+            seconds = now - job.start if came else None
+            ledger.write(Line(job.client, it.group, it.examples, seconds, reply.training,
+                              job.start, job.version, step))  # fmt: skip
+
+    def follow(may_start: bool, now: float) -> None:
+        """What may come with a report or a time-out: a server step, clients that start."""
+        nonlocal told
+        if may_start:
+            due.append(_refill(policy))
+        if server.version > told:
+            told = server.version
+            if told % keep_every == 0:
+                ledger.keep(server)
+            if on_step:
+                on_step(told, now, algorithm.model(server.state))
+
+    def start(now: float) -> None:
+        nonlocal said
+        online = {*link.online()} if due else set()
+        for client in online:
+            server.since.setdefault(client, server.version)
+        while due:
+            idle[:] = sorted(online - {job.client for job in server.jobs.values()})
+            if len(idle) < (due[0] if isinstance(policy, Rounds) else 1):
+                if now - said >= SAID_EVERY:
+                    logger.warning("%s clients are idle, %s shall start", len(idle), due[0])
+                    said = now
+                return
+            orders = server.dispatch(now)
+            link.send(orders)
+            due[0] -= len(orders)
+            if due[0] == 0:
+                due.pop(0)
+
+    while not _is_over(server, steps):
+        now = clock.now() - began
+        server.over = server.version >= steps and now > server.step_times[-1]
+        replies = {reply.dispatch: reply for reply in link.poll()}
+        for number in sorted({*replies, *_overdue(server, now)}):
+            if number in replies:
+                take(replies[number], now)
+            else:
+                follow(server.give_up(number, now), now)
+            if isinstance(policy, Buffer) and server.version == steps:
+                break  # what has come at the same time would make steps beyond the last
+        if isinstance(policy, Rounds) and now >= _time_out(server):
+            follow(server.time_out(server.version, now), now)
+        if server.version < steps:
+            start(now)
+        server.expire(now)
+        clock.sleep(poll_seconds)
+    server.finish()
+    ledger.keep(server)
+    counts = {**server.counts, "failed": server.failed, "dropped": int(server.dropped)}
+    model, params = algorithm.model(server.state), algorithm.params(server.state)
+    return Served(model, params, clock.now() - began, counts)
+
+
+def _check(policy: Rounds | Buffer, steps: int, poll_seconds: float, keep_every: int) -> None:
+    """As plans do, before anybody is asked."""
+    check_positive(steps=steps, keep_every=keep_every)
+    if not 0 < poll_seconds < np.inf:
+        raise BadInput(f"poll_seconds={poll_seconds}, expected a finite number > 0")
+    given = policy._asdict()
+    if isinstance(policy, Rounds):
+        rounds.check(**given, updates=steps * policy.goal)
+    else:
+        given.pop("refill")
+        buffered.check(**given, updates=steps * policy.buffer)
+
+
+def _weight(weigh: Weigh, arrival: Arrival, examples: int) -> float:
+    unknown = -1  # clients do not tell their local steps
+    columns = arrival.staleness, examples, unknown, arrival.step, arrival.before
+    return float(weigh(Reports(*(np.array([value]) for value in columns)))[0])
+
+
+def as_weights(params: Params) -> Params:
+    """As jax has them: arrays of what can be learned."""
+    for name, leaf in trees.named(params).items():
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise BadInput(f"params: {name} is {leaf.dtype}, expected floating-point numbers; "
+                           "leave it out, and keep it with the clients")  # fmt: skip
+    return jax.tree.map(jnp.asarray, params)
+
+
+def _refill(policy: Rounds | Buffer) -> int:
+    """Clients of every group but the first."""
+    if isinstance(policy, Rounds):
+        return policy.cohort
+    return policy.buffer if policy.refill == "at_update" else 1
+
+
+def _overdue(server: Coordinator, now: float) -> list[int]:
+    """Clients of a buffer that are waited for no longer."""
+    timeout = server.policy.client_timeout if isinstance(server.policy, Buffer) else None
+    if timeout is None:
+        return []
+    return [n for n, job in server.jobs.items() if not job.given_up and now >= job.start + timeout]
+
+
+def _time_out(server: Coordinator) -> float:
+    """When the open round is closed with what is in."""
+    timeout = server.policy.round_timeout if isinstance(server.policy, Rounds) else None
+    return server.opened_at[-1] + timeout if timeout is not None and server.is_open else np.inf
+
+
+def _is_over(server: Coordinator, steps: int) -> bool:
+    """After the last step FeAST still waits for what is late."""
+    if server.version < steps:
+        return False
+    late_seconds = isinstance(server.policy, Rounds) and server.policy.late_seconds is not None
+    return not (late_seconds and server.waiting)

@@ -1,0 +1,363 @@
+"""A server that lives in time: told what happens and when, it never looks ahead.
+
+    dispatch                     clients may start
+    receive                      a report has come; one that has come already counts once
+    lose                         a client has failed: its report will never come
+    time_out, give_up, expire    waiting for a round, for a client, for late reports is over
+
+    policy      when a server step is made, and who replaces whom
+    algorithm   what the step does
+
+interpret.py drives one with simulated latencies, live.py with the messages of a federated runtime.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stragglers.algorithms import trees
+from stragglers.algorithms.base import (
+    Algorithm,
+    Download,
+    Params,
+    Starting,
+    State,
+    Sum,
+    download,
+    plus,
+)
+
+
+class Rounds(NamedTuple):
+    """Synchronous rounds; see rounds.over_selected."""
+
+    goal: int
+    cohort: int
+    late_seconds: float | None = None
+    late_rounds: int | None = None
+    round_timeout: float | None = None
+    minimum: int | None = None
+
+
+class Buffer(NamedTuple):
+    """Asynchronous steps; see buffer.buffered."""
+
+    buffer: int
+    concurrency: int
+    refill: Literal["at_update", "at_once"] = "at_update"
+    client_timeout: float | None = None
+    minimum: int | None = None
+
+
+class Order(NamedTuple):
+    """What a client is asked to do."""
+
+    dispatch: int
+    client: int
+    version: int  # server steps behind the model
+    download: Download
+
+
+class Arrival(NamedTuple):
+    """What is known of a report that counts when it comes."""
+
+    client: int
+    staleness: int  # server steps between its model and the step that knows it first
+    step: int  # of that step, since its client is there
+    before: int  # its client's reports of earlier steps
+
+
+class _Job(NamedTuple):
+    client: int
+    version: int
+    start: float
+    given_up: bool = False
+
+
+class _Waiting(NamedTuple):
+    """A closed round whose late reports are still awaited."""
+
+    opened: Any
+    late: Sum
+    missing: int  # reports that may still come
+    deadline: float
+
+
+class Coordinator:
+    """A server that lives in time: an algorithm, a policy, and what is under way."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        policy: Rounds | Buffer,
+        params: Params,
+        choose: Callable[[int], list[int]],  # clients of the g-th group that starts
+        weigh: Callable[[Arrival], float],
+        teacher: Callable[[int, int], int],  # dispatch, version: a round of the history, or -1
+    ) -> None:
+        self.algorithm, self.policy = algorithm, policy
+        self.choose, self.weigh, self.teacher = choose, weigh, teacher
+        self.state: State = algorithm.init(params)
+        zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
+        self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
+        # Towards the next server step: reports, and places that they or clients given up take.
+        self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.joining = self.nobody  # late reports that join it, whatever becomes of its own
+        self.took_part: defaultdict[int, list[int]] = defaultdict(list)  # steps, by client
+        self.since: dict[int, int] = {}  # the version when a client came, if it was not there at 0
+        self.gathered_from: list[int] = []  # clients
+        self.joining_from: list[int] = []
+        self.version = 0
+        self.abandoned: set[int] = set()  # server steps
+        self.groups = 0
+        self.jobs: dict[int, _Job] = {}  # by dispatch; reported ones are gone
+        self.dispatches = 0
+        self.arrived: dict[int, Sum] = {}  # by round: late, to be settled before the next start
+        self.waiting: dict[int, _Waiting] = {}  # by round
+        self.settled = 0  # rounds settled so far, in order
+        self.opened_at: list[float] = []
+        self.over = False  # past the last server step's own moment: reports meet no step
+        self.dropped = self.failed = 0
+        self.counts = {"on_time": 0, "late": 0, "unused": 0, "duplicate": 0}
+        self.step_times: list[float] = []
+
+    def dispatch(self, now: float) -> list[Order]:
+        """Starts the next group of clients from the newest model."""
+        self.state = self._with_arrived()
+        self.arrived.clear()
+        if isinstance(self.policy, Rounds):
+            self.opened_at.append(now)
+            self._give_up_rounds()
+        orders = []
+        for client in self.choose(self.groups):
+            number = self.dispatches
+            self.jobs[number] = _Job(client, self.version, now)
+            teacher = self.teacher(number, self.version)
+            starting = Starting(jnp.int32(self.version), jnp.int32(teacher))
+            sent = download(self.algorithm, self.state, starting)
+            orders.append(Order(number, client, self.version, sent))
+            self.dispatches += 1
+        self.groups += 1
+        return orders
+
+    def receive(self, number: int, delta: Params, now: float) -> bool:
+        """Takes a report; says whether a group of clients may start once this moment is over."""
+        job = self.jobs.pop(number, None)
+        if job is None:
+            self.counts["duplicate"] += 1
+            return False
+        if job.given_up:
+            self.counts["unused"] += 1
+            return False
+        if isinstance(self.policy, Buffer):
+            self._gather(job, delta)
+            return self._filled(self.policy, now)
+        if self._is_of_the_open_round(job):
+            self._gather(job, delta)
+            return self._complete(self.policy, now)
+        self._late(job, delta, now)
+        return False
+
+    def lose(self, number: int, now: float) -> bool:
+        """Knows that a client will never report; says whether a group may start."""
+        job = self.jobs.pop(number, None)
+        if job is None:
+            return False
+        self.failed += 1
+        if job.given_up:
+            return False
+        if isinstance(self.policy, Buffer):
+            self.places += 1
+            return self._filled(self.policy, now)
+        if self._is_of_the_open_round(job):
+            return self._complete(self.policy, now)
+        if job.version in self.waiting:
+            waiting = self.waiting[job.version]
+            self.waiting[job.version] = waiting._replace(missing=max(0, waiting.missing - 1))
+            self._settle_in_order()
+        return False
+
+    def give_up(self, number: int, now: float) -> bool:
+        """Waits no longer for a client of a buffer; says whether a group may start."""
+        assert isinstance(self.policy, Buffer)
+        self.jobs[number] = self.jobs[number]._replace(given_up=True)
+        self.places += 1
+        return self._filled(self.policy, now)
+
+    def time_out(self, round: int, now: float) -> bool:
+        """Closes a round whose time is over, if it is open; says whether a group may start."""
+        if round != self.version or not self.is_open:
+            return False
+        self._step(now)
+        return True
+
+    def expire(self, now: float) -> None:
+        """Gives up on rounds whose time for late reports is over."""
+        for round, waiting in self.waiting.items():
+            if waiting.deadline <= now:
+                self.waiting[round] = waiting._replace(missing=0)
+        self._settle_in_order()
+
+    def finish(self) -> None:
+        """Settles what is in; nothing more will come."""
+        self.state, self.settled = self.so_far(), self.settled + len(self.waiting)
+        self.arrived.clear()
+        self.waiting.clear()
+
+    def so_far(self) -> State:
+        """The state of a server that would stop now: nothing late comes any more."""
+        state = self._with_arrived()
+        for round in sorted(self.waiting):
+            waiting = self.waiting[round]
+            state = self.algorithm.settle(state, waiting.opened, waiting.late, jnp.int32(round))
+        return state
+
+    def _with_arrived(self) -> State:
+        state = self.state
+        for round in sorted(self.arrived):
+            state = self.algorithm.settle(state, None, self.arrived[round], jnp.int32(round))
+        return state
+
+    def go_on(
+        self, state: State, version: int, groups: int, dispatches: int,
+        participations: dict[int, int], since: dict[int, int],
+    ) -> None:  # fmt: skip
+        """Takes over from a server that stopped: from its state, with nobody under way."""
+        self.state, self.version, self.settled = state, version, version
+        self.groups, self.dispatches = groups, dispatches
+        self.opened_at = [-np.inf] * version if isinstance(self.policy, Rounds) else []
+        self.took_part.update({client: [-1] * n for client, n in participations.items()})
+        self.since = since
+
+    def participations(self) -> dict[int, int]:
+        """How many reports of each client have met a step that was made."""
+        made = {c: bisect_left(steps, self.version) for c, steps in self.took_part.items()}
+        for client in self.joining_from:  # these wait for one
+            made[client] -= 1
+        return made
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a round is under way that the next report may be on time for."""
+        return len(self.opened_at) > self.version
+
+    def _is_of_the_open_round(self, job: _Job) -> bool:
+        return self.is_open and job.version == self.version
+
+    def _complete(self, policy: Rounds, now: float) -> bool:
+        """Closes a round that has its goal, or whose clients have all reported or failed."""
+        if self.reports < policy.goal and self._under_way():
+            return False
+        self._step(now)
+        return True
+
+    def _under_way(self) -> int:
+        return sum(job.version == self.version for job in self.jobs.values())
+
+    def _gather(self, job: _Job, delta: Params) -> None:
+        self.counts["on_time"] += 1
+        self.gathered = plus(self.gathered, self._report(job, delta, self.version))
+        self.gathered_from.append(job.client)
+        self.reports, self.places = self.reports + 1, self.places + 1
+
+    def _filled(self, policy: Buffer, now: float) -> bool:
+        if self.places == policy.buffer:
+            self._step(now)
+            return True
+        return policy.refill == "at_once"
+
+    def _report(self, job: _Job, delta: Params, step: int) -> Sum:
+        steps = self.took_part[job.client]
+        arrival = Arrival(job.client, step - job.version, step - self.since.get(job.client, 0),
+                          bisect_left(steps, step))  # fmt: skip
+        steps.append(step)
+        if not trees.finite(delta):
+            self.dropped += 1
+            return self.nobody
+        weight = jnp.asarray(self.weigh(arrival), self.nobody.weight.dtype)
+        return Sum(trees.scale(weight, delta), weight, jnp.int32(1))
+
+    def _step_now(self) -> int:
+        """The server step whose end first knows what arrives now."""
+        between = isinstance(self.policy, Rounds) and not self.is_open
+        return self.version - 1 if between and not self.over else self.version
+
+    def _step(self, now: float) -> None:
+        if self.reports < (self.policy.minimum or 1):
+            self.abandoned.add(self.version)
+            self.counts["on_time"] -= self.reports
+            self.counts["unused"] += self.reports
+            self.gathered = self.nobody
+            for client in self.gathered_from:
+                self.took_part[client].remove(self.version)
+        else:
+            self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
+            self.joining_from.clear()
+        self.state, opened = self.algorithm.step(self.state, self.gathered)
+        self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.gathered_from.clear()
+        if self.algorithm.settles == "by_round":
+            patience = self._patience(self._under_way())
+            self.waiting[self.version] = _Waiting(opened, self.nobody, *patience)
+        self.version += 1
+        self.step_times.append(now)
+        self._settle_in_order()
+
+    def _patience(self, missing: int) -> tuple[int, float]:
+        """How many late reports a round that closes now will wait for, and until when."""
+        if self.version in self.abandoned:
+            return 0, np.inf
+        if isinstance(self.policy, Rounds) and self.policy.late_seconds is not None:
+            return missing, self.opened_at[self.version] + self.policy.late_seconds
+        if isinstance(self.policy, Rounds) and self.policy.late_rounds is not None:
+            return missing, np.inf
+        return 0, np.inf
+
+    def _late(self, job: _Job, delta: Params, now: float) -> None:
+        policy = self.policy
+        assert isinstance(policy, Rounds)
+        age = self._step_now() - job.version
+        counts = policy.late_rounds is not None and age < policy.late_rounds
+        if policy.late_seconds is not None:
+            counts = now <= job.start + policy.late_seconds
+        counts = counts and job.version not in self.abandoned
+        self.counts["late" if counts else "unused"] += 1
+        if not counts:
+            return
+        if (
+            self.algorithm.settles == "at_arrival"
+            and age < (self.algorithm.teachers or np.inf)
+            and not self.over
+        ):
+            late = self.arrived.get(job.version, self.nobody)
+            self.arrived[job.version] = plus(late, self._report(job, delta, self._step_now()))
+        elif self.algorithm.settles == "next_step" and not self.over:
+            self.joining = plus(self.joining, self._report(job, delta, self.version))
+            self.joining_from.append(job.client)
+        elif self.algorithm.settles == "by_round":
+            waiting = self.waiting[job.version]
+            late = plus(waiting.late, self._report(job, delta, self._step_now()))
+            self.waiting[job.version] = waiting._replace(late=late, missing=waiting.missing - 1)
+            self._settle_in_order()
+
+    def _give_up_rounds(self) -> None:
+        assert isinstance(self.policy, Rounds)
+        if self.policy.late_rounds is None:
+            return
+        for round, waiting in self.waiting.items():
+            if self.version - round >= self.policy.late_rounds:
+                self.waiting[round] = waiting._replace(missing=0)
+        self._settle_in_order()
+
+    def _settle_in_order(self) -> None:
+        while self.settled in self.waiting and self.waiting[self.settled].missing == 0:
+            done = self.waiting.pop(self.settled)
+            self.state = self.algorithm.settle(
+                self.state, done.opened, done.late, jnp.int32(self.settled)
+            )
+            self.settled += 1

@@ -1,0 +1,100 @@
+"""A schedule on the device: the columns that a compiled program walks.
+
+Columns are padded to powers of two, and slots of buckets rounded up, so that the trials of one
+experiment, whose schedules differ a little, share one program.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers.algorithms.base import Starting
+from stragglers.simulator.local_training import Job
+from stragglers.simulator.packing import Lanes
+from stragglers.simulator.together import Joint
+
+
+class Turn(NamedTuple):
+    """A server step of one trial."""
+
+    trial: jax.Array
+    on_time_slot: jax.Array
+    late_begin: jax.Array  # the late buckets that it settles
+    late_end: jax.Array
+
+
+class Table(NamedTuple):
+    """Columns over the clients of all trials, over turns, and over late buckets."""
+
+    job: Job
+    trial: jax.Array
+    weight: jax.Array
+    starting: Starting
+    slot: jax.Array  # among all trials'
+    corrupt: jax.Array | None  # None if no report is: then no program asks
+    opens: jax.Array  # turns that are over when it may start
+    order: jax.Array  # of rows, lane by lane
+    lane_begin: jax.Array  # [legs, lanes + 1]
+    spans: jax.Array  # ticks from one hand-over to the next
+    span_begin: jax.Array  # [turns + 1]
+    turn_begin: jax.Array  # [legs + 1]
+    turn: Turn
+    late_slot: jax.Array
+    late_round: jax.Array
+
+
+def table_of(
+    joint: Joint,
+    lanes: Lanes,
+    sizes: NDArray[np.int64],
+    first: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    weight: NDArray[Any],
+) -> Table:
+    """Puts the rows on the device; `first` is where each client's examples begin."""
+    each = rounded(joint.slots)
+
+    def column(values: NDArray[Any]) -> jax.Array:
+        values = values.astype(np.int32) if values.dtype.kind == "i" else values
+        padding = [(0, power_of_two(len(values)) - len(values))] + [(0, 0)] * (values.ndim - 1)
+        return jnp.asarray(np.pad(values, padding))
+
+    def slot(values: NDArray[np.int32], trial: NDArray[np.integer]) -> jax.Array:
+        return column(np.where(values == joint.slots, joint.trials * each, trial * each + values))
+
+    turn = lanes.trial, lanes.version
+    return Table(
+        job=Job(*map(column, (joint.dispatch, first, sizes, joint.examples, steps))),
+        trial=column(joint.trial),
+        weight=column(weight),
+        starting=Starting(column(joint.version), column(joint.teacher)),
+        slot=slot(joint.slot, joint.trial),
+        corrupt=column(joint.corrupt) if joint.corrupt.any() else None,
+        opens=column(lanes.opens),
+        order=column(lanes.order),
+        lane_begin=column(lanes.begin),
+        spans=column(lanes.spans),
+        span_begin=column(lanes.span_begin),
+        turn_begin=column(lanes.turn_begin),
+        turn=Turn(
+            column(lanes.trial),
+            slot(joint.on_time_slot[turn], lanes.trial),
+            column(joint.late_begin[turn]),
+            column(joint.late_begin[:, 1:][turn]),
+        ),
+        late_slot=slot(joint.late_slot, joint.late_trial),
+        late_round=column(joint.late_round),
+    )
+
+
+def rounded(slots: int) -> int:
+    """A few more buckets than needed, so that trials with other schedules fit the same program."""
+    return slots if slots <= 2 else power_of_two(slots)
+
+
+def power_of_two(size: int) -> int:
+    """The next one, 2 at least."""
+    return 1 << max(size - 1, 1).bit_length()

@@ -1,0 +1,69 @@
+"""The same algorithms, driven report by report: the oracle of the tests.
+
+One heap of (time, kind, number) drives a coordinator under simulated latencies. Reports of one
+moment come before time-outs, those before dispatches, dispatches before deadlines.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+
+from stragglers.algorithms.base import Params
+from stragglers.simulator.coordinator import Buffer, Coordinator, Order, Rounds
+
+REPORT, TIMEOUT, DISPATCH, DEADLINE = range(4)
+
+
+def interpret(
+    coordinator: Coordinator,
+    train: Callable[[Order], Params],
+    latency: Callable[[int, int], float],  # dispatch, client: seconds
+    steps: int,
+    starts: Callable[[int, float], float] = lambda group, now: now,  # once it may start
+) -> Coordinator:
+    """Runs a coordinator for a number of server steps under simulated latencies."""
+    policy = coordinator.policy
+    late_seconds = policy.late_seconds if isinstance(policy, Rounds) else None
+    round_timeout = policy.round_timeout if isinstance(policy, Rounds) else None
+    patience = policy.client_timeout if isinstance(policy, Buffer) else None
+    deltas: dict[int, Params] = {}
+    overdue: dict[int, float] = {}  # when clients that are given up before will report
+    events: list[tuple[float, int, int]] = [(starts(0, 0.0), DISPATCH, 0)]
+    groups = 1
+    while events:
+        now, kind, number = events[0]
+        if now == np.inf:
+            break
+        if coordinator.version == steps:
+            if now > coordinator.step_times[-1]:
+                coordinator.over = True
+            if late_seconds is None and now > coordinator.step_times[-1]:
+                break
+        heapq.heappop(events)
+        refill = False
+        if kind == REPORT and number in overdue:
+            heapq.heappush(events, (overdue.pop(number), REPORT, number))
+            refill = coordinator.give_up(number, now)
+        elif kind == REPORT:
+            refill = coordinator.receive(number, deltas.pop(number), now)
+        elif kind == TIMEOUT:
+            refill = coordinator.time_out(number, now)
+        elif kind == DEADLINE:
+            coordinator.expire(now)
+        elif coordinator.version < steps:
+            if round_timeout is not None:
+                heapq.heappush(events, (now + round_timeout, TIMEOUT, coordinator.version))
+            for order in coordinator.dispatch(now):
+                report = now + latency(order.dispatch, order.client)
+                deltas[order.dispatch] = train(order)
+                if patience is not None and report > now + patience:
+                    overdue[order.dispatch], report = report, now + patience
+                heapq.heappush(events, (report, REPORT, order.dispatch))
+            if late_seconds is not None:
+                heapq.heappush(events, (now + late_seconds, DEADLINE, coordinator.groups))
+        if refill:
+            heapq.heappush(events, (starts(groups, now), DISPATCH, number))
+            groups += 1
+    coordinator.finish()
+    return coordinator

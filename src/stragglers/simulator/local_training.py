@@ -1,0 +1,249 @@
+"""What a client does: local SGD from the model it was sent.
+
+    position p = step * batch + 0 .. batch - 1          p runs through epoch after epoch
+    example    = first + shuffled(p mod n; dispatch, epoch p // n)
+    loss       = mean supervised loss
+               + rho * mean psi(student, teacher)       or the batch's sum of psi: cross-entropy, KL
+                                                        or logit MSE, over a text's positions a sum
+               + nu / 2 * |w - w0|^2                    and the task's penalty on w, if it has one
+    w         <- w - lr * gradient,    delta = w0 - w
+
+The teacher is the model that the client was sent, unless the algorithm sends another. It is
+evaluated without dropout, and no gradient flows into it. rho = 0 or nu = 0 removes the term.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import NDArray
+
+from stragglers._core.errors import BadInput, shown
+from stragglers._core.shuffle import hashed, seed_word, shuffled
+from stragglers.algorithms import trees
+from stragglers.algorithms.base import Download, Params
+from stragglers.planning.schedule import batches
+from stragglers.simulator.device_mesh import on_all
+from stragglers.tasks.base import Lesson, Task
+
+
+class Client(NamedTuple):
+    """How every client trains."""
+
+    learning_rate: float
+    batch_size: int
+    # The last batch of a client: filled from a fresh reshuffle, kept short, or dropped.
+    last_batch: Literal["fill", "keep", "drop"] = "fill"
+    distillation: float = 0.0  # rho
+    distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
+    distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
+    temperature: float = 1.0
+    proximal: float = 0.0  # nu
+    bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
+
+
+def check_client(client: Client) -> None:
+    """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
+    for name, kind in get_type_hints(Client).items():
+        value = getattr(client, name)
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            choices = ", ".join(map(repr, get_args(kind)))
+            raise BadInput(f"client: {name}={shown(value)}, expected one of: {choices}")
+    if not isinstance(client.batch_size, int | np.integer) or client.batch_size < 1:
+        raise BadInput(f"client: batch_size={client.batch_size}, expected a whole number >= 1")
+    for name in ("learning_rate", "temperature"):
+        if not 0 < getattr(client, name) < math.inf:
+            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number > 0")
+    for name in ("distillation", "proximal"):
+        if not 0 <= getattr(client, name) < math.inf:
+            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number >= 0")
+
+
+class Data(NamedTuple):
+    """A task's training examples on the device."""
+
+    x: jax.Array
+    y: jax.Array
+
+
+def on_device(task: Task, mesh: Mesh | None = None) -> Data:
+    """A CPU takes the examples where they are, even if that is in a file; text is held once."""
+    x = on_all(mesh, np.asarray(task.x))
+    return Data(x, x if task.y is task.x else on_all(mesh, np.asarray(task.y)))
+
+
+class Job(NamedTuple):
+    """One client's work; scalars, or columns over clients."""
+
+    dispatch: Any  # its number in the schedule: the address of all its randomness
+    first: Any  # its first row in the data
+    size: Any  # n, its number of examples
+    positions: Any  # examples to go through, epochs included
+    steps: Any  # batches to train on
+
+
+def local_steps(
+    positions: NDArray[np.int64], client: Client, cut: NDArray[np.bool_] | bool
+) -> NDArray[np.int64]:
+    """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
+    check_countable(positions, client.batch_size)
+    return batches(positions, client.batch_size, cut if client.last_batch != "drop" else True)
+
+
+def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:
+    """Programs count positions in 32 bits, those that fill a last batch included."""
+    longest, most = int(positions.max(initial=0)), 2**31 - 1 - batch_size
+    if longest > most:
+        raise BadInput(
+            f"a client would go through {longest:,} examples, expected at most {most:,}; lower "
+            "`epochs` or the time limit, or check the time per example"
+        )
+
+
+class Batch(NamedTuple):
+    row: jax.Array  # of the data
+    valid: jax.Array  # within the client's work
+
+
+class Local(NamedTuple):
+    """Local SGD in pieces, for one client; `vmap` makes it one for each lane."""
+
+    batch: Callable[[jax.Array, Job, jax.Array], Batch]  # seed, job, step
+    sgd: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
+
+
+def local_sgd(lesson: Lesson, client: Client) -> Local:
+    """Builds one step of local SGD."""
+    distance = _distance(client)
+
+    def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
+        if not client.bfloat16:
+            return lesson.model.apply(params, x, key)
+        params, x = trees.cast((params, x), jnp.bfloat16)
+        return lesson.model.apply(params, x, key).astype(jnp.float32)
+
+    def objective(
+        params: Params, sent: Download, x: jax.Array, y: jax.Array, valid: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        logits = network(params, x, key)
+        losses = lesson.loss(logits, y)
+        count = jnp.maximum(jnp.sum(valid), 1) if client.last_batch == "keep" else len(x)
+        if client.distillation:
+            teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
+            psi = distance(logits, teacher)
+            if lesson.position_weight:
+                psi = psi * lesson.position_weight(y)
+            rho = client.distillation * (count if client.distillation_term == "sum" else 1)
+            losses = losses + rho * _total(psi)
+        total = jnp.mean(losses)
+        if client.last_batch == "keep":
+            total = jnp.sum(losses, where=valid) / count
+        if client.proximal:
+            drift = trees.subtract(params, sent.model)
+            total = total + client.proximal / 2 * _square(drift)
+        if lesson.penalty:
+            total = total + lesson.penalty(params)
+        return total
+
+    def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:
+        size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
+        position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size)
+        position = position + jnp.arange(client.batch_size, dtype=jnp.uint32)
+        dispatch = jnp.asarray(job.dispatch, jnp.uint32)
+        epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
+        row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
+        return Batch(row, position < job.positions)
+
+    def sgd(
+        data: Data, seed: jax.Array, sent: Download, job: Job, step: jax.Array, params: Params,
+        examples: Batch,
+    ) -> Params:  # fmt: skip
+        key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
+        augment, dropout = jax.random.split(jax.random.fold_in(key, step))
+        x = lesson.prepare(data.x[examples.row], augment)
+        gradient = jax.grad(objective)(
+            params, sent, x, data.y[examples.row], examples.valid, dropout
+        )
+        # Added, not subtracted: a form that a GPU's matrix product can end with.
+        return jax.tree.map(lambda w, g: -client.learning_rate * g + w, params, gradient)
+
+    return Local(batch, sgd)
+
+
+def local_training(
+    lesson: Lesson, client: Client
+) -> Callable[[Data, jax.Array, Download, Job], Params]:
+    """Builds (data, seed, download, job) -> delta: one client from start to end."""
+    local = local_sgd(lesson, client)
+
+    def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
+        def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:
+            params, examples = carry
+            params = local.sgd(data, seed, sent, job, number, params, examples)
+            return params, local.batch(seed, job, number + 1)
+
+        # The next batch is carried, not computed where it is used: XLA would fuse the shuffle
+        # into the gather and repeat it for every pixel.
+        begin = sent.model, local.batch(seed, job, jnp.int32(0))
+        trained, _ = jax.lax.fori_loop(0, job.steps, step, begin)
+        return trees.subtract(sent.model, trained)
+
+    return train
+
+
+def on_own_data(
+    lesson: Lesson, client: Client, *, epochs: float = 1, seed: int = 0
+) -> Callable[[Any, Any, Any], Params]:
+    """Builds (sent, x, y) -> trained weights: a client of a real fleet, with nobody else's data.
+
+    `sent` has a model, its teacher and a dispatch number; with the simulator's seed and numbers a
+    client's batches are those of the simulator.
+    """
+    check_client(client)
+    train = jax.jit(local_training(lesson, client))
+
+    def trained(sent: Any, x: Any, y: Any) -> Params:
+        if len(x) == 0:
+            return sent.model
+        positions = np.array([int(epochs * len(x))])
+        steps = local_steps(positions, client, cut=False)
+        job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
+        data = Data(jnp.asarray(x), jnp.asarray(y))
+        download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
+        delta = train(data, seed_word(seed), download, jax.tree.map(np.int32, job))
+        return trees.subtract(download.model, delta)
+
+    return trained
+
+
+def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """psi of each prediction: of an example, or of each position of one."""
+    t = client.temperature
+
+    def cross_entropy(student: jax.Array, teacher: jax.Array) -> jax.Array:
+        soft = jax.nn.softmax(teacher / t)
+        return -jnp.sum(soft * jax.nn.log_softmax(student / t), axis=-1)
+
+    def kl(student: jax.Array, teacher: jax.Array) -> jax.Array:
+        soft = jax.nn.softmax(teacher / t)
+        ratio = jax.nn.log_softmax(teacher / t) - jax.nn.log_softmax(student / t)
+        return jnp.sum(soft * ratio, axis=-1)
+
+    def logit_mse(student: jax.Array, teacher: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(student - teacher), axis=-1)
+
+    return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
+        client.distillation_loss
+    ]
+
+
+def _total(values: jax.Array) -> jax.Array:
+    return jnp.sum(values, axis=tuple(range(1, values.ndim)))
+
+
+def _square(tree: Params) -> jax.Array:
+    return jnp.asarray(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))

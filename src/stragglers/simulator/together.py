@@ -1,0 +1,91 @@
+"""Several trials of one experiment as one table: they walk their server steps side by side.
+
+Each trial keeps its own schedule, clients, randomness and server; what they share is the device,
+where one fills the lanes that another leaves waiting for its longest client. They need not make the
+same server step at the same time: only where one is evaluated, or a run may be interrupted, do all
+of them meet.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers._core.errors import BadInput
+from stragglers.planning.training_rows import Rows
+
+LEG = 16  # server steps at most from one meeting to the next; waiting there costs a few percent
+
+
+class Apart(Exception):
+    """Trials of different numbers of server steps: these cannot be joined."""
+
+    def __init__(self, steps: list[int]) -> None:
+        super().__init__(steps)
+        self.steps = steps  # of each trial
+
+
+class Joint(NamedTuple):
+    """The columns of `Rows`, over the clients of all trials by version, then by trial."""
+
+    trial: NDArray[np.int32]
+    dispatch: NDArray[np.int32]
+    client: NDArray[np.int32]
+    examples: NDArray[np.int64]
+    cut: NDArray[np.bool_]
+    version: NDArray[np.int32]
+    staleness: NDArray[np.int32]
+    step: NDArray[np.int32]
+    before: NDArray[np.int32]
+    teacher: NDArray[np.int32]
+    slot: NDArray[np.int32]  # among its own trial's
+    corrupt: NDArray[np.int32]
+
+    on_time_slot: NDArray[np.int32]  # [trials, steps]
+    late_begin: NDArray[np.integer]  # [trials, steps + 1]
+    late_slot: NDArray[np.int32]  # of all trials' late buckets, one trial after another
+    late_round: NDArray[np.int32]
+    late_trial: NDArray[np.int32]
+    slots: int  # of each trial; slot number `slots` is always empty
+    trials: int
+
+
+def join(each: Sequence[Rows]) -> Joint:
+    """Joins trials with equally many server steps."""
+    lengths = sorted({len(rows.on_time_slot) for rows in each})
+    if len(lengths) != 1:
+        raise BadInput(f"trials of {lengths} server steps cannot run together; run them apart")
+    slots = max(rows.slots for rows in each)
+    order = np.argsort(np.concatenate([rows.version for rows in each]), kind="stable")
+
+    def column(name: str) -> NDArray:
+        return np.concatenate([getattr(rows, name) for rows in each])[order]
+
+    def empty_as_one(rows: Rows, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.where(values == rows.slots, slots, values).astype(np.int32)
+
+    late = np.array([len(rows.late_slot) for rows in each])
+    number = np.arange(len(each), dtype=np.int32)
+    return Joint(
+        trial=np.repeat(number, [len(rows.version) for rows in each])[order],
+        **{name: column(name) for name in Joint._fields[1:12]},
+        on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each]),
+        late_begin=np.stack([rows.late_begin for rows in each]) + (late.cumsum() - late)[:, None],
+        late_slot=np.concatenate([empty_as_one(rows, rows.late_slot) for rows in each]),
+        late_round=np.concatenate([rows.late_round for rows in each]),
+        late_trial=np.repeat(number, late),
+        slots=slots,
+        trials=len(each),
+    )
+
+
+def legs_of(stops: Sequence[int], trials: int) -> NDArray[np.int64]:
+    """The server steps where trials meet: 0, all stops, and some between; one has no need to."""
+    most = LEG if trials > 1 else 1
+    ways = [
+        np.linspace(start, stop, -(-(stop - start) // most), endpoint=False)
+        for start, stop in pairwise([0, *stops])
+    ]
+    return np.concatenate([*ways, [stops[-1]]]).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Readers of published data sets: their layouts, downloads and prepared arrays. Never loads jax."""

@@ -1,0 +1,144 @@
+"""An independent witness: softmax regression in NumPy, gradients by hand, one client at a time.
+
+It reads the schedule and the shuffle, and imports nothing from `algorithms` or `client`. Weights
+are one matrix [features + 1, classes].
+"""
+
+import numpy as np
+
+from stragglers._core import random_streams
+from stragglers._core.shuffle import hashed, shuffled
+from stragglers.planning.schedule import Fate
+
+
+def softmax(logits):
+    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def local_delta(w0, teacher, x, y, *, dispatch, seed, positions, lr, batch, last_batch="fill",
+                limited=False, rho=0.0, psi="cross_entropy", temperature=1.0, nu=0.0):  # fmt: skip
+    """start - end of local SGD on one client's examples."""
+    n = len(x)
+    whole = limited or last_batch == "drop"
+    steps = (positions // batch if whole else -(-positions // batch)) if n else 0
+    w = w0.copy()
+    for step in range(steps):
+        p = np.arange(step * batch, (step + 1) * batch)
+        words = [np.full(batch, v, np.uint32) for v in (seed, dispatch)]
+        epoch = hashed(*words, (p // n).astype(np.uint32))
+        rows = shuffled((p % n).astype(np.uint32), np.full(batch, n, np.uint32), epoch)
+        if last_batch == "keep":
+            rows = rows[p < positions]
+        a, labels = np.c_[x[rows], np.ones(len(rows))], y[rows]
+        student = a @ w
+        error = softmax(student) - np.eye(w.shape[1])[labels]
+        if rho:
+            taught = a @ teacher
+            if psi == "logit_mse":
+                error = error + rho * 2 * (student - taught) / w.shape[1]
+            else:
+                t = temperature
+                error = error + rho * (softmax(student / t) - softmax(taught / t)) / t
+        w = w - lr * (a.T @ error / len(rows) + nu * (w - w0))
+    return w0 - w
+
+
+def sgd(lr):
+    return lambda w, g, state: (w - lr * g, state)
+
+
+def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
+    def step(w, g, state):
+        t, m, v = state or (0, 0.0, 0.0)
+        t, m, v = t + 1, b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        return w - lr * (m / (1 - b1**t)) / (np.sqrt(v / (1 - b2**t)) + eps), (t, m, v)
+
+    return step
+
+
+def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, weight=None,
+        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0,
+        corrects=False, beta=0.0, kappa=0.0):  # fmt: skip
+    """Final w and the evaluated model of one run along a schedule."""
+    weight = weight or (lambda *known: 1.0)
+    made = {*plan.step[plan.fate == Fate.ON_TIME]}
+
+    def known_at(d):
+        if algorithm == "semi_async" and plan.fate[d] == Fate.LATE:
+            return max(np.sum(plan.time < plan.report[d]), plan.version[d] + 1)
+        return plan.step[d]
+
+    def joins(d):
+        """The step whose sum a late report is in; none is after the last."""
+        return min((s for s in made if s >= known_at(d)), default=plan.steps)
+
+    def counts(d):
+        late = {
+            "fedavg": False, "semi_async": joins(d) < plan.steps, "feast": True,
+            "fare_dust": plan.step[d] < min(plan.steps, plan.version[d] + k),
+        }[algorithm]  # fmt: skip
+        return plan.fate[d] == Fate.ON_TIME or (plan.fate[d] == Fate.LATE and late)
+
+    def before(d):
+        return sum(plan.client[e] == plan.client[d] and counts(e) and known_at(e) < known_at(d)
+                   for e in range(len(plan.client)))  # fmt: skip
+
+    def mean(reports):
+        """Of (weight, delta) pairs."""
+        total = sum(c * d for c, d in reports)
+        return total / {"weight": sum(c for c, _ in reports), "count": len(reports), "sum": 1}[by]
+
+    def moves(reports):
+        return sum(c for c, _ in reports) > 0
+
+    def stepped(w, reports, state):
+        return server(w, mean(reports), state) if moves(reports) else (w, state)
+
+    def taught_by(w, reports, state):
+        if teacher_step == "server":
+            return stepped(w, reports, state)[0]
+        return w - teacher_lr * mean(reports) if moves(reports) else w
+
+    w, state, average, a = w0, None, w0, w0
+    deltas = {}
+    for v in range(plan.steps):
+        # What each round's history holds when version v's clients start.
+        known = {r: [] for r in range(max(0, v - k), v)}
+        for d, delta in deltas.items():
+            on_time, late = plan.fate[d] == Fate.ON_TIME, plan.fate[d] == Fate.LATE
+            r = plan.step[d] if on_time else plan.version[d]
+            if r in known and plan.step[d] < v and (late or (on_time and history == "all")):
+                known[r].append(delta)
+        for d in np.flatnonzero(plan.version == v):
+            if plan.fate[d] not in (Fate.ON_TIME, Fate.LATE):
+                continue
+            teacher = w
+            if algorithm == "fare_dust" and v > 0:
+                u = random_streams.uniforms(seed, random_streams.Purpose.TEACHER, d, d + 1)[0]
+                teacher = taught_by(w, known[v - 1 - int(u * min(v, k))], state)
+            c = plan.client[d]
+            mine = slice(offsets[c], offsets[c + 1])
+            delta = local_delta(w, teacher, x[mine], y[mine], dispatch=d, seed=seed_word,
+                                positions=plan.examples[d], **client)  # fmt: skip
+            at = known_at(d)
+            deltas[d] = (weight(at - v, c, plan.examples[d], at, before(d)), delta)
+        on_time = [deltas[d] for d in deltas if plan.fate[d] == Fate.ON_TIME and plan.step[d] == v]
+        if algorithm == "semi_async" and v in made:
+            on_time += [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and joins(d) == v]
+        state_before, w_before = state, w
+        w, state = stepped(w, on_time, state)
+        late = []
+        if algorithm == "feast":
+            late = [deltas[d] for d in deltas
+                    if plan.fate[d] == Fate.LATE and plan.version[d] == v]  # fmt: skip
+        if not moves(on_time + late):
+            continue  # nobody's reports, or none that weighs anything
+        if algorithm == "feast":
+            w_plus, _ = stepped(w_before, on_time + late, state_before)
+            a = beta * (a + kappa * (w_plus - w_before)) + (1 - beta) * w_plus
+        evaluated = a if algorithm == "feast" else w
+        if corrects:
+            evaluated = taught_by(w, known.get(v - k, []), state)
+        average = ema * average + (1 - ema) * evaluated
+    return w, average

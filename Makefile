@@ -27,7 +27,7 @@ test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)
 	.venv/bin/python -m pytest $(TESTS)
 
 soak: .venv/dev.stamp  ## every preset a little, every algorithm for long and killed at random
-	.venv/bin/python -m pytest $(TESTS) -m "" tests/test_presets.py
+	.venv/bin/python -m pytest $(TESTS) -m "" tests/config/test_presets.py
 	.venv/bin/python -m benchmarks.soak
 	.venv/bin/python -m benchmarks.kills
 	.venv/bin/python -m benchmarks.mutants --jobs 2 --near

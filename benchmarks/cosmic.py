@@ -23,15 +23,19 @@ from typing import Any
 
 from benchmarks.mutants import OPTIONS, copy, environment
 
-SCHEDULES = ["tests/test_rounds.py", "tests/test_buffer.py"]
-WITNESSES = ["tests/test_witnesses.py", "-k"]
-ALGORITHM = ["tests/algorithms", "tests/test_simulate.py", *WITNESSES]
+SCHEDULES = ["tests/planning/test_rounds.py", "tests/planning/test_buffered.py"]
+WITNESSES = ["tests/system/test_witnesses.py", "-k"]
+ALGORITHM = ["tests/algorithms", "tests/simulator/test_simulate.py", *WITNESSES]
 WHAT = "test_base or refused or ends_of or ((every_option or given_up) and {})"
 TESTS = {
-    "schedule.py": ["tests/test_schedule.py", *SCHEDULES],
-    "rounds.py": ["tests/test_rounds.py"],
-    "buffer.py": ["tests/test_buffer.py"],
-    "client.py": ["tests/test_client.py", *WITNESSES, "test_client or (every_option and fedavg)"],
+    "planning/schedule.py": ["tests/planning/test_schedule.py", *SCHEDULES],
+    "planning/rounds.py": ["tests/planning/test_rounds.py"],
+    "planning/buffered.py": ["tests/planning/test_buffered.py"],
+    "simulator/local_training.py": [
+        "tests/simulator/test_local_training.py",
+        *WITNESSES,
+        "test_local_training or (every_option and fedavg)",
+    ],
     "algorithms/base.py": [*ALGORITHM, WHAT.format("(fedavg or feast or late)")],
     "algorithms/fedavg.py": [*ALGORITHM, WHAT.format("fedavg")],
     "algorithms/fare_dust.py": [*ALGORITHM, WHAT.format("fare")],

@@ -60,12 +60,17 @@ class Case(NamedTuple):
 
 CPU = [Case("cnn", 10, 100)]
 ACCELERATOR = [
-    Case("cnn", 50, 200), Case("cnn", 200, 200), Case("cnn", 50, 200, 10),
-    Case("cnn", 200, 200, 1, "equal", True), Case("resnet", 20, 100, 1, "equal"),
-    Case("resnet", 20, 100, 2, "equal"), Case("resnet", 20, 100, 1, "equal", True),
-    Case("lstm", 50, 300), Case("lstm", 50, 300, 1, "heavy-tailed"),
+    Case("cnn", 50, 200),
+    Case("cnn", 200, 200),
+    Case("cnn", 50, 200, 10),
+    Case("cnn", 200, 200, 1, "equal", True),
+    Case("resnet", 20, 100, 1, "equal"),
+    Case("resnet", 20, 100, 2, "equal"),
+    Case("resnet", 20, 100, 1, "equal", True),
+    Case("lstm", 50, 300),
+    Case("lstm", 50, 300, 1, "heavy-tailed"),
     Case("lstm", 50, 300, 10, "heavy-tailed"),
-]  # fmt: skip
+]
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float]:
@@ -83,11 +88,19 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     def draw(first: Any, who: Any) -> Draw:
         return Draw(np.ones(len(who)), sizes[who])
 
-    plans, schedule_s = timed(lambda: [
-        over_selected(len(sizes), draw, seed=trial, goal=case.clients, cohort=case.clients,
-                      updates=case.clients * rounds)
-        for trial in range(case.trials)
-    ])  # fmt: skip
+    plans, schedule_s = timed(
+        lambda: [
+            over_selected(
+                len(sizes),
+                draw,
+                seed=trial,
+                goal=case.clients,
+                cohort=case.clients,
+                updates=case.clients * rounds,
+            )
+            for trial in range(case.trials)
+        ]
+    )
     began = time.perf_counter()
     rows = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
     mine, steps = sizes[rows.client], local_steps(rows.examples, client, rows.cut)
@@ -98,9 +111,11 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     packing_s = time.perf_counter() - began
     ones, first = np.ones(len(steps), np.float32), task.offsets[rows.client]
     seeds = np.arange(case.trials, dtype=np.uint32)
-    feed, moving_s = timed(lambda: engine.Feed(
-        table_of(rows, packing, mine, first, steps, ones), on_device(task), jnp.asarray(seeds)
-    ))  # fmt: skip
+    feed, moving_s = timed(
+        lambda: engine.Feed(
+            table_of(rows, packing, mine, first, steps, ones), on_device(task), jnp.asarray(seeds)
+        )
+    )
     params = jax.jit(task.model.init)(jax.random.key(0))
     bare = bare_loop(local_sgd(task.lesson, client), lanes, len(task.x))
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
@@ -128,9 +143,12 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     ratios = sorted(b / w for b, w in times)
     rate, limit = mine.sum() * WORK[case.model].flop / ours, product_rate(case.bfloat16)
     ms = {
-        "schedule": schedule_s, "packing": packing_s, "moving data": moving_s,
-        "training": min(floor, ours), "aggregation": max(ours - floor, 0.0),
-    }  # fmt: skip
+        "schedule": schedule_s,
+        "packing": packing_s,
+        "moving data": moving_s,
+        "training": min(floor, ours),
+        "aggregation": max(ours - floor, 0.0),
+    }
     print(
         f"  {lanes} lanes, {len(steps):,} clients, {int(mine.sum()):,} examples, "
         f"{int(steps.sum()):,} local steps, packing {packing.efficiency:.1%} of its bound\n"

@@ -34,8 +34,11 @@ TRUTHS: dict[str, Callable[[Array, Array], Array]] = {
 }
 CASES = [  # clients, reports of each, persistence
     *((clients, 1, 0.0) for clients in (5, 10, 20, 30, 50, 100)),
-    (5, 20, 0.0), (5, 20, 1.0), (10, 20, 0.0), (10, 20, 1.0),
-]  # fmt: skip
+    (5, 20, 0.0),
+    (5, 20, 1.0),
+    (10, 20, 0.0),
+    (10, 20, 1.0),
+]
 
 
 def errors(clients: int, times: int, persistence: float, seed: int) -> Array:
@@ -66,8 +69,11 @@ def main() -> None:
         every = np.concatenate([errors(clients, times, persistence, s) for s in range(seeds)])
         typical, worst = np.sqrt((every**2).mean(0)).T, np.exp(np.abs(every[..., -1]).max(0))
         cells = "  ".join(f"{three:6.2f} {five:4.2f}" for three, five in typical)
-        print(f"{clients:7} {clients * times:7} {persistence:11.1f}  {cells}  {worst[0]:8.1f} "
-              f"{worst[1]:6.1f}", flush=True)  # fmt: skip
+        print(
+            f"{clients:7} {clients * times:7} {persistence:11.1f}  {cells}  {worst[0]:8.1f} "
+            f"{worst[1]:6.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -32,9 +32,11 @@ OTHERS = {  # hours of over-selection
     "each there for three quarters of a day": [f"{group}.hours=0.75" for group in GROUPS],
     "clients begin a fifth of a day apart (`spread`)": [f"{group}.spread=0.2" for group in GROUPS],
     "days a tenth as long": [
-        "availability.cycle=0.1", f"{GROUPS[1]}.begin=0.05", *(f"{g}.hours=0.05" for g in GROUPS)
+        "availability.cycle=0.1",
+        f"{GROUPS[1]}.begin=0.05",
+        *(f"{g}.hours=0.05" for g in GROUPS),
     ],
-}  # fmt: skip
+}
 SHOWN = {OVER: FAMILIES["fedadam"], EMA: FAMILIES["fedavg"], "fare-dust": FAMILIES["fare-dust"]}
 PICTURE = Path(__file__).parent.parent / "docs" / "hours.svg"
 Rows = dict[str, list[Record]]
@@ -91,13 +93,17 @@ def picture(rows: Rows) -> Figure:
         hours = np.mean([trial.curve["time_s"] for trial in trials], axis=0) / HOUR
         curves = 100 * np.array([trial.curve["straggler_accuracy"] for trial in trials])
         axes.plot(hours, np.median(curves, axis=0), color=colour, label=name)
-        axes.fill_between(hours, curves.min(axis=0), curves.max(axis=0), color=colour,
-                          alpha=0.15, linewidth=0)  # fmt: skip
+        axes.fill_between(
+            hours, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.15, linewidth=0
+        )
         end = max(end, hours[-1])
     for day in range(int(end) + 1):
         axes.axvspan(day + 0.5, min(day + 1.0, end), color="0.92", zorder=0, linewidth=0)
-    axes.set(xlim=(0, end), xlabel="simulated days (of an hour); grey: slow clients are there",
-             ylabel="straggler accuracy [%]")  # fmt: skip
+    axes.set(
+        xlim=(0, end),
+        xlabel="simulated days (of an hour); grey: slow clients are there",
+        ylabel="straggler accuracy [%]",
+    )
     figure.legend(frameon=False, ncols=len(SHOWN), loc="outside upper center")
     return figure
 
@@ -113,10 +119,13 @@ def main() -> None:
     }
     measures = ["straggler", "total", "time [h]"]
     table(
-        ["", *(f"always there: {measures[0]}", *measures[1:]),
-         *(f"hours of their own: {measures[0]}", *measures[1:])],
+        [
+            "",
+            *(f"always there: {measures[0]}", *measures[1:]),
+            *(f"hours of their own: {measures[0]}", *measures[1:]),
+        ],
         [[name, *cells(always[name]), *cells(own[name])] for name in (*ROWS[:2], EMA, *ROWS[2:])],
-    )  # fmt: skip
+    )
     table(
         ["over-selection", *measures, "stragglers' share of reports on time"],
         [[name, *cells(trials), f"{share(trials)} %"] for name, trials in others.items()],

@@ -40,14 +40,16 @@ BUFFER = ["writers=12", "buffer=3", "concurrency=6", "updates=1500", "evaluation
 KINDS = {
     "fedavg": ("fedavg", ROUNDS),
     "fedavg, time limit, ema": (
-        "fedavg", [*OVER_SELECTED, "schedule.time_limit.percentile=75", "algorithm.ema=0.9"]),
+        "fedavg",
+        [*OVER_SELECTED, "schedule.time_limit.percentile=75", "algorithm.ema=0.9"],
+    ),
     "fedadam, over-selection": ("fedadam-over-selection", OVER_SELECTED),
     "fedbuff": ("fedbuff-ema", [*BUFFER, "algorithm.ema=0.0"]),
     "fedbuff, ema": ("fedbuff-ema", BUFFER),
     "fare-dust": ("fare-dust", OVER_SELECTED),
     "fare-dust, history of all": ("fare-dust", [*OVER_SELECTED, "algorithm.history=all"]),
     "feast": ("feast", OVER_SELECTED),
-}  # fmt: skip
+}
 LARGE = ("fare-dust", [*OVER_SELECTED, "schedule.late_rounds=1000", "updates=600"])
 SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "INT": signal.SIGINT}
 ALLOWED_S = 5.0  # from a signal to the end, beside what the disk takes
@@ -55,9 +57,10 @@ ALLOWED_S = 5.0  # from a signal to the end, beside what the disk takes
 # The command itself, but for the last checkpoint, which shows the server's state at the end.
 COMMAND = """
 import sys
-from stragglers import checkpoint, cli
+from stragglers.cli import main
+from stragglers.runs import checkpoint
 checkpoint.clear = lambda folder: None
-sys.exit(cli.main())
+sys.exit(main.main())
 """
 
 
@@ -80,9 +83,17 @@ def command(kind: tuple[str, list[str]], out: Path, minutes: float = 0) -> list[
     row, given = kind
     changes = [word for setting in given for word in ("--set", setting)]
     return [
-        sys.executable, "-c", COMMAND, "run", f"glyphs/per-domain/{row}",
-        "--checkpoint-minutes", str(minutes), "--out", str(out), *changes,
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        COMMAND,
+        "run",
+        f"glyphs/per-domain/{row}",
+        "--checkpoint-minutes",
+        str(minutes),
+        "--out",
+        str(out),
+        *changes,
+    ]
 
 
 @contextmanager

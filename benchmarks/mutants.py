@@ -25,66 +25,128 @@ from benchmarks.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parent.parent
 TREE = [
-    "src", "tests", "benchmarks", "reproduction", "docs", "examples", "README.md", "Makefile",
+    "src",
+    "tests",
+    "benchmarks",
+    "reproduction",
+    "docs",
+    "examples",
+    "README.md",
+    "Makefile",
     "pyproject.toml",
-]  # fmt: skip
+]
 LIMIT_S = 1800
 CACHE = Path(tempfile.gettempdir()) / "stragglers-mutants"
 
-ALGORITHMS = ["test_witnesses", "test_limits", "test_invariants", "test_bad_reports"]
-SCHEDULES = ["test_rounds", "test_buffer", "test_faults"]
-KEPT = ["test_checkpoint", "test_shared_checkpoints", "test_recording", "test_records"]
+ALGORITHMS = [
+    "system/test_witnesses",
+    "system/test_limits",
+    "system/test_invariants",
+    "system/test_bad_reports",
+]
+SCHEDULES = ["planning/test_rounds", "planning/test_buffered", "planning/test_faults"]
+KEPT = [
+    "runs/test_checkpoint",
+    "runs/test_shared_checkpoints",
+    "runs/test_recorder",
+    "runs/test_records",
+]
 NEAR = {  # which tests come first; they do not change the verdict, but when it is known
-    "schedule.py": ["test_schedule", *SCHEDULES],
-    "rounds.py": ["test_rounds", "test_faults", "test_idle"],
-    "buffer.py": ["test_buffer", "test_faults", "test_idle"],
-    "rows.py": ["test_rows", "test_witnesses", "test_contract"],
-    "handover.py": ["test_handover", "test_faults", "test_bad_reports"],
-    "server.py": ["test_limits", "test_invariants", "test_together", "test_simulate"],
-    "engine.py": [
-        "test_contract",
-        "test_faults",
-        "test_together",
-        "test_simulate",
-        "test_limits",
-        "test_invariants",
-        "test_bad_reports",
-    ],  # fmt: skip
-    "client.py": ["test_client", "test_witnesses"],
-    "weights.py": ["test_weights"],
-    "setup.py": ["test_witnesses"],
-    "deploy.py": ["test_deploy"],
-    "trees.py": ["test_faults", "test_simulate"],
-    "lanes.py": ["test_lanes", "test_simulate", "test_together"],
-    "together.py": ["test_together"],
-    "metrics.py": ["test_metrics", "test_simulate"],
-    "simulate.py": ["test_simulate", "test_together", *KEPT],
-    "settings.py": ["test_sharing"],
-    "checkpoint.py": KEPT,
-    "recording.py": ["test_recording", *KEPT],
-    "records.py": ["test_records", "test_named", "test_recording", "test_checkpoint"],
-    "files.py": ["test_files", *KEPT],
-    "faults.py": ["test_faults"],
-    "logs.py": ["test_logs", "test_fit"],
-    "totals.py": ["test_totals", "test_fit"],
-    "luck.py": ["test_fit"],
-    "fit.py": ["test_fit", "test_fit_command"],
-    "named.py": ["test_named", "test_records"],
-    "coordinator.py": ["test_live", "test_ledger", "test_contract", "test_witnesses"],
-    "live.py": ["test_live", "test_ledger", "flower/test_server"],
-    "ledger.py": ["test_ledger"],
-    "availability.py": ["test_availability", "test_idle"],
-    "idle.py": ["test_idle", "test_availability"],
-    "tiers.py": ["test_tiers"],
-    "own.py": ["test_own"],
-    "flower/messages.py": ["flower/test_messages"],
-    "flower/client.py": ["flower/test_client"],
-    "flower/server.py": ["flower/test_server"],
-    "draws.py": ["test_draws", "test_faults"],
-    "plan.py": ["test_plan", "test_readme", "test_cli", *SCHEDULES],
-    "report/statistics.py": ["report/test_statistics", "report/test_results"],
-    "commands/base.py": ["test_cli", "test_bad_input", "test_run"],
-    "algorithms/base.py": [*ALGORITHMS, "test_together"],
+    "planning/schedule.py": ["planning/test_schedule", *SCHEDULES],
+    "planning/rounds.py": [
+        "planning/test_rounds",
+        "planning/test_faults",
+        "planning/test_client_pool",
+    ],
+    "planning/buffered.py": [
+        "planning/test_buffered",
+        "planning/test_faults",
+        "planning/test_client_pool",
+    ],
+    "planning/training_rows.py": [
+        "planning/test_training_rows",
+        "system/test_witnesses",
+        "system/test_contract",
+    ],
+    "simulator/handover.py": [
+        "simulator/test_handover",
+        "planning/test_faults",
+        "system/test_bad_reports",
+    ],
+    "simulator/server_step.py": [
+        "system/test_limits",
+        "system/test_invariants",
+        "simulator/test_together",
+        "simulator/test_simulate",
+    ],
+    "simulator/engine.py": [
+        "system/test_contract",
+        "planning/test_faults",
+        "simulator/test_together",
+        "simulator/test_simulate",
+        "system/test_limits",
+        "system/test_invariants",
+        "system/test_bad_reports",
+    ],
+    "simulator/local_training.py": ["simulator/test_local_training", "system/test_witnesses"],
+    "planning/report_weights.py": ["planning/test_report_weights"],
+    "simulator/prepare.py": ["system/test_witnesses"],
+    "serving/deployment.py": ["serving/test_deployment"],
+    "algorithms/trees.py": ["planning/test_faults", "simulator/test_simulate"],
+    "simulator/packing.py": [
+        "simulator/test_packing",
+        "simulator/test_simulate",
+        "simulator/test_together",
+    ],
+    "simulator/together.py": ["simulator/test_together"],
+    "simulator/metrics.py": ["simulator/test_metrics", "simulator/test_simulate"],
+    "simulator/simulate.py": ["simulator/test_simulate", "simulator/test_together", *KEPT],
+    "config/settings.py": ["runs/test_bundles"],
+    "runs/checkpoint.py": KEPT,
+    "runs/recorder.py": ["runs/test_recorder", *KEPT],
+    "runs/run_folder.py": ["runs/test_records", "config/test_attached_files", *KEPT],
+    "runs/records.py": [
+        "runs/test_records",
+        "config/test_attached_files",
+        "runs/test_recorder",
+        "runs/test_checkpoint",
+    ],
+    "_core/files.py": ["_core/test_files", *KEPT],
+    "planning/faults.py": ["planning/test_faults"],
+    "planning/fit/logs.py": ["planning/fit/test_logs", "planning/fit/test_estimate"],
+    "planning/fit/totals.py": ["planning/fit/test_totals", "planning/fit/test_estimate"],
+    "planning/fit/persistence.py": ["planning/fit/test_estimate"],
+    "planning/fit/estimate.py": ["planning/fit/test_estimate", "cli/test_fit"],
+    "config/attached_files.py": ["config/test_attached_files", "runs/test_records"],
+    "simulator/coordinator.py": [
+        "serving/test_serve",
+        "serving/test_server_folder",
+        "system/test_contract",
+        "system/test_witnesses",
+    ],
+    "serving/serve.py": [
+        "serving/test_serve",
+        "serving/test_server_folder",
+        "serving/flower/test_server",
+    ],
+    "serving/server_folder.py": ["serving/test_server_folder"],
+    "planning/availability.py": ["planning/test_availability", "planning/test_client_pool"],
+    "planning/client_pool.py": ["planning/test_client_pool", "planning/test_availability"],
+    "planning/tiers.py": ["planning/test_tiers"],
+    "algorithms/from_file.py": ["algorithms/test_from_file"],
+    "serving/flower/messages.py": ["serving/flower/test_messages"],
+    "serving/flower/client.py": ["serving/flower/test_client"],
+    "serving/flower/server.py": ["serving/flower/test_server"],
+    "_core/random_streams.py": ["_core/test_random_streams", "planning/test_faults"],
+    "planning/summary.py": [
+        "planning/test_summary",
+        "system/test_readme",
+        "cli/test_main",
+        *SCHEDULES,
+    ],
+    "report/statistics.py": ["report/test_statistics", "report/test_result_table"],
+    "cli/common.py": ["cli/test_main", "system/test_bad_input", "cli/test_run"],
+    "algorithms/base.py": [*ALGORITHMS, "simulator/test_together"],
     "algorithms/feast.py": ALGORITHMS,
     "algorithms/fare_dust.py": ALGORITHMS,
 }
@@ -94,9 +156,20 @@ FIRST = {"algorithms/feast.py": "feast", "algorithms/fare_dust.py": "fare"}  # o
 # No bytecode: a source that changes within a second looks as it was. No smallest example, either:
 # that a test fails is enough.
 OPTIONS = [
-    "-B", "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist",
-    "--hypothesis-profile", "hasty",
-]  # fmt: skip
+    "-B",
+    "-m",
+    "pytest",
+    "-x",
+    "-q",
+    "-rfE",
+    "--tb=no",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "--hypothesis-profile",
+    "hasty",
+]
 
 
 class Verdict(NamedTuple):

@@ -32,10 +32,18 @@ def torch_round(sizes: np.ndarray, x: np.ndarray, y: np.ndarray) -> dict[str, Ca
 
     def network() -> Any:
         return nn.Sequential(
-            nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5),
+            nn.Conv2d(1, 32, 3),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.25),
+            nn.Flatten(),
+            nn.Linear(9216, 128),
+            nn.ReLU(),
+            nn.Dropout(0.5),
             nn.Linear(128, 62),
-        )  # fmt: skip
+        )
 
     def round_of(form: Any) -> Callable[[], Any]:
         model = network().to(memory_format=form)
@@ -86,14 +94,24 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     from stragglers.simulator.prepare import Trial, set_up
 
     plan = over_selected(
-        len(sizes), lambda first, who: Draw(np.ones(len(who)), sizes[who]), seed=0,
-        goal=len(sizes), cohort=len(sizes), updates=len(sizes) * rounds,
-    )  # fmt: skip
+        len(sizes),
+        lambda first, who: Draw(np.ones(len(who)), sizes[who]),
+        seed=0,
+        goal=len(sizes),
+        cohort=len(sizes),
+        updates=len(sizes) * rounds,
+    )
     ready = set_up(
-        made_up_task(sizes, "cnn"), [Trial(plan)], fedavg(optax.sgd(1.0)),
-        Client(LEARNING_RATE, BATCH), weigh=report_weights, lanes=None, devices=CORES,
-        curve_examples=None, stops=[rounds],
-    )  # fmt: skip
+        made_up_task(sizes, "cnn"),
+        [Trial(plan)],
+        fedavg(optax.sgd(1.0)),
+        Client(LEARNING_RATE, BATCH),
+        weigh=report_weights,
+        lanes=None,
+        devices=CORES,
+        curve_examples=None,
+        stops=[rounds],
+    )
 
     def run() -> Any:
         carry = trees.copy(ready.carry)  # which is given away

@@ -45,8 +45,10 @@ def main(dispatches: int) -> None:
         for clients in (10_000, 1_000_000):
             child = subprocess.run(
                 [sys.executable, "-m", "benchmarks.plan", case, str(clients), str(dispatches)],
-                check=True, capture_output=True, text=True,
-            )  # fmt: skip
+                check=True,
+                capture_output=True,
+                text=True,
+            )
             seconds[clients], memory = map(float, child.stdout.split())
             print(f"{case:<14}{clients:>10,} clients {seconds[clients]:7.2f} s {memory:6.2f} GB")
         print(f"{'':<14}ratio {seconds[1_000_000] / seconds[10_000]:.2f}")

@@ -47,8 +47,20 @@ def linear_task() -> Task:
         lambda key: {"w": 0.01 * jax.random.normal(key, (FEATURES, CLASSES))},
         lambda params, x, key: x @ params["w"],
     )
-    return Task("linear", who, x, y, np.concatenate([[0], np.cumsum(sizes)]), x[:1000], y[:1000],
-                y[:1000] < 3, model, lambda x, key: x, cross_entropy, is_right)  # fmt: skip
+    return Task(
+        "linear",
+        who,
+        x,
+        y,
+        np.concatenate([[0], np.cumsum(sizes)]),
+        x[:1000],
+        y[:1000],
+        y[:1000] < 3,
+        model,
+        lambda x, key: x,
+        cross_entropy,
+        is_right,
+    )
 
 
 def kinds(task: Task, updates: int) -> dict[str, tuple[Algorithm, Client, Schedule]]:
@@ -59,21 +71,28 @@ def kinds(task: Task, updates: int) -> dict[str, tuple[Algorithm, Client, Schedu
         cohort: int, late_rounds: int | None = None, late_seconds: float | None = None
     ) -> Schedule:
         return over_selected(
-            CLIENTS, delay, seed=0, updates=updates, goal=20, cohort=cohort,
-            late_rounds=late_rounds, late_seconds=late_seconds,
-        )  # fmt: skip
+            CLIENTS,
+            delay,
+            seed=0,
+            updates=updates,
+            goal=20,
+            cohort=cohort,
+            late_rounds=late_rounds,
+            late_seconds=late_seconds,
+        )
 
     plain, taught = Client(0.1, 20), Client(0.1, 20, distillation=0.1)
     return {
         "fedavg": (fedavg(optax.sgd(1.0)), plain, rounds(20)),
         "fedadam + over-selection": (fedavg(ADAM), plain, rounds(24)),
         "fedbuff + ema": (
-            with_ema(fedavg(ADAM), 0.9), plain,
+            with_ema(fedavg(ADAM), 0.9),
+            plain,
             buffered(CLIENTS, delay, seed=0, updates=updates, buffer=20, concurrency=60),
         ),
         "fare-dust": (fare_dust(ADAM, k=K), taught, rounds(24, late_rounds=K)),
         "feast": (feast(ADAM, beta=0.9, kappa=0.5), plain, rounds(24, late_seconds=1e5)),
-    }  # fmt: skip
+    }
 
 
 class Watch:
@@ -110,8 +129,15 @@ def soak(name: str, task: Task, algorithm: Algorithm, client: Client, plan: Sche
         watch.start(start)
         compiled.clear()
 
-    simulate(task, plan, algorithm, client, on_start=started, on_progress=watch.look,
-        evaluate_at=np.linspace(0, plan.steps, 21)[1:].astype(int).tolist())  # fmt: skip
+    simulate(
+        task,
+        plan,
+        algorithm,
+        client,
+        on_start=started,
+        on_progress=watch.look,
+        evaluate_at=np.linspace(0, plan.steps, 21)[1:].astype(int).tolist(),
+    )
     wall = time.perf_counter() - watch.began
     share = (time.thread_time() - watch.cpu_began) / wall
     logging.getLogger("jax").removeHandler(handler)
@@ -139,8 +165,11 @@ def main() -> int:
     jax.config.update("jax_log_compiles", True)
     logging.getLogger("jax").propagate = False
     task = linear_task()
-    return 0 if all([soak(name, task, *kind)
-                     for name, kind in kinds(task, options.updates).items()]) else 1  # fmt: skip
+    return (
+        0
+        if all([soak(name, task, *kind) for name, kind in kinds(task, options.updates).items()])
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -34,8 +34,10 @@ def main() -> None:
         for what in ("prepare", "load", "load"):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 seconds, megabytes = pool.apply(prepare, (folder,))
-            print(f"{what:8} {seconds:8.2f} s  {total / seconds:12,.0f} sentences/s  "
-                  f"{megabytes:6,.0f} MB at the peak")  # fmt: skip
+            print(
+                f"{what:8} {seconds:8.2f} s  {total / seconds:12,.0f} sentences/s  "
+                f"{megabytes:6,.0f} MB at the peak"
+            )
 
 
 def make_up(folder: Path, users: int, sentences: int) -> None:
@@ -46,16 +48,18 @@ def make_up(folder: Path, users: int, sentences: int) -> None:
     )
     tags = ["java|sql", "c|c++", "python", "math|algorithm", "javascript|html|css"]
     pool = [
-        files.example({
-            "creation_date": [b"2016-08-02 15:48:56.97 UTC"],
-            "score": [int(rng.integers(100))],
-            "tags": [tags[int(rng.integers(100)) % 5 if rng.random() < 0.1 else 2].encode()],
-            "title": [" ".join(rng.choice(words, 9)).encode()],
-            "tokens": [" ".join(rng.choice(words, rng.integers(3, 25))).encode()],
-            "type": [b"answer"],
-        })
+        files.example(
+            {
+                "creation_date": [b"2016-08-02 15:48:56.97 UTC"],
+                "score": [int(rng.integers(100))],
+                "tags": [tags[int(rng.integers(100)) % 5 if rng.random() < 0.1 else 2].encode()],
+                "title": [" ".join(rng.choice(words, 9)).encode()],
+                "tokens": [" ".join(rng.choice(words, rng.integers(3, 25))).encode()],
+                "type": [b"answer"],
+            }
+        )
         for _ in range(10_000)
-    ]  # fmt: skip
+    ]
     with sqlite3.connect(folder / "stackoverflow.sqlite") as db:
         db.execute(
             "CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)"
@@ -70,8 +74,10 @@ def make_up(folder: Path, users: int, sentences: int) -> None:
                 (split, user, pool[i]) for user, row in zip(ids, picks, strict=True) for i in row
             )
             db.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
-            db.executemany("INSERT INTO client_metadata VALUES (?, ?, ?)",
-                           ((user, split, sentences) for user in ids))  # fmt: skip
+            db.executemany(
+                "INSERT INTO client_metadata VALUES (?, ?, ?)",
+                ((user, split, sentences) for user in ids),
+            )
         db.execute("CREATE INDEX by_client ON examples (split_name, client_id)")
     db.close()
 

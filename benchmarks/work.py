@@ -42,7 +42,7 @@ WORK = {
     "mlp": Work(mlp(), 20, (28, 28), 6 * 101_056),
     "resnet": Work(resnet(), 20, (24, 24, 3), 6 * 403_076_096, pixels),
     "lstm": Work(lstm(), 16, (21,), 6 * 20 * 3_077_584, inputs, summed, words_alone),
-}  # fmt: skip
+}
 
 
 def made_up_task(sizes: np.ndarray, name: str) -> Task:
@@ -58,10 +58,19 @@ def made_up_task(sizes: np.ndarray, name: str) -> Task:
     train, test = rows[:total], rows[total:]
     examples = x[train]
     return Task(
-        "bench", who, examples, examples if y is x else y[train],
-        np.concatenate([[0], np.cumsum(sizes)]), x[test], y[test], test % 5 == 0, work.model,
-        work.prepare, work.loss, work.score,
-    )  # fmt: skip
+        "bench",
+        who,
+        examples,
+        examples if y is x else y[train],
+        np.concatenate([[0], np.cumsum(sizes)]),
+        x[test],
+        y[test],
+        test % 5 == 0,
+        work.model,
+        work.prepare,
+        work.loss,
+        work.score,
+    )
 
 
 TAILS = {"log-normal": 1.0, "heavy-tailed": np.log(30) / 2.326}  # 99th percentile 30 x the median

@@ -70,8 +70,11 @@ def fare_dust(at: Compared) -> list[Claim]:
             "results",
             "On EMNIST with per-domain latency FedAdam and FedAvg, waiting for all, do not reach "
             "FARe-DUST's straggler accuracy.",
-            [c for row in (ADAM, AVG)
-             for c in at.accuracy(EMNIST_DOMAIN, row, DUST, "below", ["straggler"])],
+            [
+                c
+                for row in (ADAM, AVG)
+                for c in at.accuracy(EMNIST_DOMAIN, row, DUST, "below", ["straggler"])
+            ],
         ),
         Claim(
             "results",
@@ -84,7 +87,7 @@ def fare_dust(at: Compared) -> list[Claim]:
             + at.times(CIFAR_DOMAIN, FEAST, ADAM, 1 / 2.5)
             + at.times(CIFAR_DOMAIN, DUST, ADAM, 1 / 2.5),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def feast(at: Compared) -> list[Claim]:
@@ -194,7 +197,7 @@ def fedbuff(at: Compared) -> list[Claim]:
             "Adam raises FedBuff's straggler and total accuracy. (Both with EMA, EMNIST alone.)",
             at.accuracy(emnist, BUFF_ADAM, BUFF_EMA, "above"),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _each(

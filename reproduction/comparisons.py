@@ -25,11 +25,20 @@ EQUAL = 1.0  # points
 EQUAL_STACKOVERFLOW = 0.2
 SAME_TIME = 0.01  # of it
 METRICS = ("straggler", "total")
-NAMES = {"fedadam": "FedAdam", "fedadam-over-selection": "over-selection", "fare-dust": "FARe-DUST",
-         "feast": "FeAST", "fedavg": "FedAvg", "fedavg-time-limit": "with a time limit",
-         "fedavg-over-selection": "FedAvg + over-selection",
-         "fedbuff": "FedBuff", "fedbuff-ema": "FedBuff + EMA", "fedbuff-kd": "FedBuff + KD",
-         "fedbuff-l2": "FedBuff + L2", "fedbuff-ema-adam": "FedBuff + EMA + Adam"}  # fmt: skip
+NAMES = {
+    "fedadam": "FedAdam",
+    "fedadam-over-selection": "over-selection",
+    "fare-dust": "FARe-DUST",
+    "feast": "FeAST",
+    "fedavg": "FedAvg",
+    "fedavg-time-limit": "with a time limit",
+    "fedavg-over-selection": "FedAvg + over-selection",
+    "fedbuff": "FedBuff",
+    "fedbuff-ema": "FedBuff + EMA",
+    "fedbuff-kd": "FedBuff + KD",
+    "fedbuff-l2": "FedBuff + L2",
+    "fedbuff-ema-adam": "FedBuff + EMA + Adam",
+}
 ADAM, OVER, DUST, FEAST = "fedadam", "fedadam-over-selection", "fare-dust", "feast"
 AVG, AVG_OVER, LIMITED = "fedavg", "fedavg-over-selection", "fedavg-time-limit"
 BUFF, BUFF_EMA, BUFF_ADAM = "fedbuff", "fedbuff-ema", "fedbuff-ema-adam"
@@ -58,9 +67,14 @@ class Compared(NamedTuple):
     there: Found | None = None  # our trials; none if the numbers are published ones
 
     def accuracy(
-        self, tables: Iterable[str], row: str, other: str, relation: str,
-        metrics: Iterable[str] = METRICS, equal: float | None = None,
-    ) -> list[Check]:  # fmt: skip
+        self,
+        tables: Iterable[str],
+        row: str,
+        other: str,
+        relation: str,
+        metrics: Iterable[str] = METRICS,
+        equal: float | None = None,
+    ) -> list[Check]:
         """A row stands so to another."""
         checks = []
         for table, ours, theirs in self._both(tables, row, other):
@@ -109,10 +123,11 @@ class Compared(NamedTuple):
             return []
         common = set.intersection(*(set(found) for found in there.values())) - {row}
         others = [
-            NAMES[name] for name in NAMES
+            NAMES[name]
+            for name in NAMES
             if name in common
             and all(_place(t, found, name, "straggler")[0] <= worst for t, found in there.items())
-        ]  # fmt: skip
+        ]
         what = f"all tables, straggler: others that are always among the best {worst}"
         return [Check(what, ", ".join(others) or "none", not others)] if common else []
 
@@ -145,11 +160,15 @@ class Compared(NamedTuple):
             ours = there[row]
             aside = {row, *but, *(OURS if timed else ())}
             as_good = {
-                name: found for name, found in there.items()
-                if name not in aside and (not timed or _no_slower(found, ours))
-                and all(gap(late(found, metric), late(ours, metric)) >= -tolerance(table, metric)
-                        for metric in METRICS)
-            }  # fmt: skip
+                name: found
+                for name, found in there.items()
+                if name not in aside
+                and (not timed or _no_slower(found, ours))
+                and all(
+                    gap(late(found, metric), late(ours, metric)) >= -tolerance(table, metric)
+                    for metric in METRICS
+                )
+            }
             what = f"{title(table)}: {NAMES[row]}; as good{' and no slower' if timed else ''}"
             checks.append(Check(what, _against(ours, as_good, timed), not as_good))
         return checks
@@ -203,9 +222,11 @@ class Compared(NamedTuple):
             return []
         level = rows[goal].late_straggler - tolerance(table, "straggler")
         times = {
-            name: time for name in rows if name == row or name not in OURS
+            name: time
+            for name in rows
+            if name == row or name not in OURS
             if (time := first_time(Variant(f"{table}/{name}"), self.there, level)) is not None
-        }  # fmt: skip
+        }
         a = times.pop(row, math.inf)
         said = f"{a:,.0f}" if a < math.inf else "never"
         rival = min(times, key=lambda name: times[name], default="")
@@ -219,10 +240,13 @@ class Compared(NamedTuple):
 
     def steadier(self, tables: Iterable[str], row: str, other: str) -> list[Check]:
         return [
-            Check(f"{title(table)}, swing: {NAMES[row]}, {NAMES[other]}",
-                  f"{a.swing:.1f}, {b.swing:.1f}", a.swing < b.swing)
+            Check(
+                f"{title(table)}, swing: {NAMES[row]}, {NAMES[other]}",
+                f"{a.swing:.1f}, {b.swing:.1f}",
+                a.swing < b.swing,
+            )
             for table, a, b in self._both(tables, row, other)
-        ]  # fmt: skip
+        ]
 
     def table(self, table: str) -> dict[str, Measured]:
         """Rows with accuracies."""

@@ -65,17 +65,26 @@ def costs(there: Found) -> tuple[list[str], list[list[str]]]:
         for trial in latest[-1:]:
             together = trial.run["device"]["trials_together"]
             training = float(trial.curve["wall_s"][-1]) / together
-            rows.append([
-                variant.preset,
-                f"{training:.0f}",
-                f"{trial.run['trained'] / training:,.0f}",
-                f"{trial.curve['examples'][-1] / training:,.0f}",
-                f"{trial.run['wall_s'] / together - training:.0f}",
-                f"{_training(trial.run['memory']) / 2**30:.2f}",
-                str(together),
-            ])  # fmt: skip
-    names = ["", "training [s]", "client updates/s", "examples/s", "start-up [s]", "memory [GiB]",
-             "in one program"]  # fmt: skip
+            rows.append(
+                [
+                    variant.preset,
+                    f"{training:.0f}",
+                    f"{trial.run['trained'] / training:,.0f}",
+                    f"{trial.curve['examples'][-1] / training:,.0f}",
+                    f"{trial.run['wall_s'] / together - training:.0f}",
+                    f"{_training(trial.run['memory']) / 2**30:.2f}",
+                    str(together),
+                ]
+            )
+    names = [
+        "",
+        "training [s]",
+        "client updates/s",
+        "examples/s",
+        "start-up [s]",
+        "memory [GiB]",
+        "in one program",
+    ]
     return names, rows
 
 

@@ -58,9 +58,11 @@ def pages() -> Pages:
         return text
 
     environment = Environment(
-        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
         keep_trailing_newline=True,
-    )  # fmt: skip
+    )
     environment.filters["table"] = Table.markdown
     environment.globals |= {
         "says": says,

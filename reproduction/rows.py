@@ -24,7 +24,7 @@ from stragglers.config import loading
 from stragglers.config.settings import Paper
 from stragglers.report import grouping, statistics
 from stragglers.report.statistics import Summary
-from stragglers.runs import records
+from stragglers.runs import records, run_folder
 from stragglers.runs.records import Record
 
 HERE = Path(__file__).parent
@@ -106,9 +106,11 @@ def published() -> tuple[Variant, ...]:
     known = loading.presets()
     names = [f"{table}/{row}" for table in TABLES for row in FIRST]
     others = [
-        name for table in TABLES for name in known
+        name
+        for table in TABLES
+        for name in known
         if name.startswith(f"{table}/") and "paper" in loading.read(name)
-    ]  # fmt: skip
+    ]
     return tuple(Variant(name) for name in dict.fromkeys(names + others))
 
 
@@ -122,9 +124,15 @@ def points() -> list[Point]:
 
 
 def _point(
-    name: str, question: str, preset: str, beside: str, variants: list[list[str]],
-    common: Sequence[str] = (), conclusion: str = "", concluded_from: int = 0,
-) -> Point:  # fmt: skip
+    name: str,
+    question: str,
+    preset: str,
+    beside: str,
+    variants: list[list[str]],
+    common: Sequence[str] = (),
+    conclusion: str = "",
+    concluded_from: int = 0,
+) -> Point:
     variations = tuple(Variant(preset, (*common, *sets)) for sets in variants)
     row = Variant(beside, tuple(common))
     return Point(name, question, preset, row, variations, tuple(common), conclusion, concluded_from)
@@ -141,8 +149,10 @@ def chosen(names: Sequence[str]) -> list[Variant]:
     for name in names:
         rows = [v for v in every if f"{v.preset}/".startswith(f"{name.rstrip('/')}/")]
         if not rows and name not in by_point:
-            raise BadInput(f"{name!r} is no row of the reproduction; expected the beginning of a "
-                           f"preset, or one of {', '.join(by_point)}")  # fmt: skip
+            raise BadInput(
+                f"{name!r} is no row of the reproduction; expected the beginning of a "
+                f"preset, or one of {', '.join(by_point)}"
+            )
         wanted += [*rows, *by_point.get(name, ())]
     if not names:
         wanted = [*every, *(v for variants in by_point.values() for v in variants)]
@@ -172,11 +182,12 @@ def measured(variant: Variant, there: Found) -> Measured | None:
         return None
 
     def final(key: str, scale: float) -> Summary:
-        values = [statistics.outcome(trial, key) for trial in trials]
+        values = [trial.outcome(key) for trial in trials]
         ours = statistics.summarise(values, statistics.USUAL)
         low, middle, high = (scale * value for value in (ours.low, ours.median, ours.high))
-        return ours._replace(values=tuple(scale * value for value in values), low=low,
-                             median=middle, high=high)  # fmt: skip
+        return ours._replace(
+            values=tuple(scale * value for value in values), low=low, median=middle, high=high
+        )
 
     def late(key: str, what: Callable[[np.ndarray], float] = np.mean) -> float:
         if math.isnan(final(key, 1).median):
@@ -200,7 +211,7 @@ def by_fifths(variant: Variant, there: Found, metric: str) -> list[float] | None
     None if nothing was trained, or something diverged.
     """
     trials, key = there.get(variant.key, []), f"{metric}_accuracy"
-    if not trials or any(math.isnan(statistics.outcome(trial, key)) for trial in trials):
+    if not trials or any(math.isnan(trial.outcome(key)) for trial in trials):
         return None
     means = [[part.mean() for part in _fifths(trial.curve[key])] for trial in trials]
     return (100 * np.median(means, axis=0)).tolist()
@@ -230,4 +241,4 @@ def _paper(variant: Variant) -> Paper | None:
 
 @cache
 def _variant_key(variant: Variant) -> tuple[str, str]:
-    return variant.preset, records.settings_hash(loading.completed(variant.document))
+    return variant.preset, run_folder.settings_hash(loading.completed(variant.document))

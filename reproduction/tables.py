@@ -143,23 +143,38 @@ def table(name: str, numbers: Numbers) -> Table:
         if ours is None:
             left.append(paper.row)
             continue
-        rows.append([
-            paper.row + (" †" if budgets[variant] < most else ""),
-            _published(paper.straggler, paper.straggler_interval),
-            _accuracy(ours.straggler),
-            percent(ours.late_straggler),
-            _difference(ours.straggler.median - paper.straggler),
-            _published(paper.total, paper.total_interval),
-            _accuracy(ours.total),
-            percent(ours.late_total),
-            _difference(ours.total.median - paper.total),
-            f"{paper.time_s:,.0f}{' *' if paper.anomaly else ''}",
-            seconds(ours.time_s.median),
-            f"{_difference(100 * (ours.time_s.median / paper.time_s - 1))} %",
-            str(ours.trials),
-        ])  # fmt: skip
-    names = ["", "straggler: paper", "here", "end", "Δ", "total: paper", "here", "end", "Δ",
-             "time [s]: paper", "here", "Δ", "trials"]  # fmt: skip
+        rows.append(
+            [
+                paper.row + (" †" if budgets[variant] < most else ""),
+                _published(paper.straggler, paper.straggler_interval),
+                _accuracy(ours.straggler),
+                percent(ours.late_straggler),
+                _difference(ours.straggler.median - paper.straggler),
+                _published(paper.total, paper.total_interval),
+                _accuracy(ours.total),
+                percent(ours.late_total),
+                _difference(ours.total.median - paper.total),
+                f"{paper.time_s:,.0f}{' *' if paper.anomaly else ''}",
+                seconds(ours.time_s.median),
+                f"{_difference(100 * (ours.time_s.median / paper.time_s - 1))} %",
+                str(ours.trials),
+            ]
+        )
+    names = [
+        "",
+        "straggler: paper",
+        "here",
+        "end",
+        "Δ",
+        "total: paper",
+        "here",
+        "end",
+        "Δ",
+        "time [s]: paper",
+        "here",
+        "Δ",
+        "trials",
+    ]
     task, latency = name.split("/")
     note = f"† {least:,} updates; all others {most:,}." if least < most else ""
     return Table(names, rows, f"{TASKS[task]}, {latency} latency", tuple(left), note)
@@ -174,17 +189,29 @@ def point(given: Point, numbers: Numbers) -> tuple[Point, Table]:
         if (ours := numbers(variant)) is None:
             left.append(label)
             continue
-        rows.append([
-            label,
-            *_accuracies(ours),
-            _difference(ours.late_straggler - beside.late_straggler) if beside else NOTHING,
-            _difference(ours.late_total - beside.late_total) if beside else NOTHING,
-            seconds(ours.time_s.median), str(ours.trials),
-        ])  # fmt: skip
+        rows.append(
+            [
+                label,
+                *_accuracies(ours),
+                _difference(ours.late_straggler - beside.late_straggler) if beside else NOTHING,
+                _difference(ours.late_total - beside.late_total) if beside else NOTHING,
+                seconds(ours.time_s.median),
+                str(ours.trials),
+            ]
+        )
     row = Variant(given.beside.preset).paper
     against = f"vs {row.row}: " if row else ""
-    names = ["", "straggler", "end", "total", "end", f"{against}straggler", "total",
-             "time [s]", "trials"]  # fmt: skip
+    names = [
+        "",
+        "straggler",
+        "end",
+        "total",
+        "end",
+        f"{against}straggler",
+        "total",
+        "time [s]",
+        "trials",
+    ]
     return given, Table(names, rows, given.question, tuple(left))
 
 
@@ -205,11 +232,21 @@ def untrained(given: Iterable[Point], numbers: Numbers) -> dict[str, list[str]]:
 
 
 ON_THE_WAY = (
-    *(Variant(f"cifar100/per-domain/{row}") for row in
-      ("fedadam", "fedadam-over-selection", "fare-dust", "fedavg", "fedavg-over-selection")),
-    *(Variant(f"cifar100/per-domain/{row}", (SLOWER,)) for row in
-      ("fedadam", "fedadam-over-selection", "fare-dust")),
-)  # fmt: skip
+    *(
+        Variant(f"cifar100/per-domain/{row}")
+        for row in (
+            "fedadam",
+            "fedadam-over-selection",
+            "fare-dust",
+            "fedavg",
+            "fedavg-over-selection",
+        )
+    ),
+    *(
+        Variant(f"cifar100/per-domain/{row}", (SLOWER,))
+        for row in ("fedadam", "fedadam-over-selection", "fare-dust")
+    ),
+)
 
 
 def on_the_way(there: Found) -> Table:
@@ -343,18 +380,36 @@ def exchanged(numbers: Callable, there: Found) -> Exchange | None:
     if not variants:
         return None
     papers = {v: paper_of(v.preset) for v in exchange()}
-    names = ["", "straggler: paper", "here", "end", "total: paper", "here", "end",
-             "time [s]: paper", "here", "trials"]  # fmt: skip
+    names = [
+        "",
+        "straggler: paper",
+        "here",
+        "end",
+        "total: paper",
+        "here",
+        "end",
+        "time [s]: paper",
+        "here",
+        "trials",
+    ]
     rows = []
     for variant in sorted(variants, key=lambda v: -numbers(v).late_straggler):
         ours, paper = numbers(variant), papers[variant]
         straggler, end, total, total_end = _accuracies(ours)
-        rows.append([
-            paper.row,
-            _published(paper.straggler, paper.straggler_interval), straggler, end,
-            _published(paper.total, paper.total_interval), total, total_end,
-            f"{paper.time_s:,.0f}", seconds(ours.time_s.median), str(ours.trials),
-        ])  # fmt: skip
+        rows.append(
+            [
+                paper.row,
+                _published(paper.straggler, paper.straggler_interval),
+                straggler,
+                end,
+                _published(paper.total, paper.total_interval),
+                total,
+                total_end,
+                f"{paper.time_s:,.0f}",
+                seconds(ours.time_s.median),
+                str(ours.trials),
+            ]
+        )
     left = tuple(paper.row for variant, paper in papers.items() if variant not in variants)
     trial = there[variants[0].key][0]
     together = trial.run["device"]["trials_together"]

@@ -102,8 +102,7 @@ def dials(at: Compared) -> list[Claim]:
         Claim(
             "discussion",
             "The larger FedBuff's buffer (B), the longer it takes. (By plans.)",
-            planned.slower_by(ALL, BUFF, "buffer", (5, 10, 20, 50))
-            if at.there is not None else [],
+            planned.slower_by(ALL, BUFF, "buffer", (5, 10, 20, 50)) if at.there is not None else [],
         ),
         Claim(
             "discussion",
@@ -129,7 +128,7 @@ def dials(at: Compared) -> list[Claim]:
             "straggler accuracy less logarithm of time, each from 0 to 1 over the sweep.)",
             sweeps.trade_off(numbers),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def stackoverflow(at: Compared) -> list[Claim]:

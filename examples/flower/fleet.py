@@ -30,9 +30,11 @@ def main() -> int:
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         environment = {
-            **os.environ, "FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0",
+            **os.environ,
+            "FLWR_HOME": str(home),
+            "FLWR_TELEMETRY_ENABLED": "0",
             "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
-        }  # fmt: skip
+        }
 
         def start(*command: str) -> None:
             log = stack.enter_context((home / f"{len(list(home.iterdir()))}.log").open("w"))
@@ -46,13 +48,25 @@ def main() -> int:
             f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{link}"\n'
             "insecure = true\n"
         )
-        start("flower-superlink", "--insecure", "--disable-runtime-dependency-installation",
-              "--port", str(link))  # fmt: skip
+        start(
+            "flower-superlink",
+            "--insecure",
+            "--disable-runtime-dependency-installation",
+            "--port",
+            str(link),
+        )
         wait_for(link)
         for writer in range(options.first, options.first + options.nodes):
-            start("flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link}",
-                  "--port", str(free_port()),
-                  "--node-config", f"writer={writer} slow={options.slow}")  # fmt: skip
+            start(
+                "flower-supernode",
+                "--insecure",
+                "--superlink",
+                f"127.0.0.1:{link}",
+                "--port",
+                str(free_port()),
+                "--node-config",
+                f"writer={writer} slow={options.slow}",
+            )
         sets = ["--run-config", " ".join(options.sets)] if options.sets else []
         run = ["flwr", "run", str(HERE), "here", "--stream", *sets]
         return subprocess.run(run, env=environment).returncode

@@ -1,14 +1,22 @@
 """Federated learning with slow clients: time is data.
 
-Who starts when, from which model, and whose report meets which server step is a table made before
-any training. For use as a library:
-
-    population, latency, faults   who the clients are and how long they take
-    availability                  when they are there
-    rounds, buffer, tiers         over_selected() and buffered() make the table, a schedule.Schedule
-    simulate                      simulate() trains an algorithm of algorithms/ on it
-    config, settings, build, run  the same from a preset or a TOML file, in settings' words
-    records                       find() and load() read the run folders that the command writes
+A schedule says which client starts when, from which model version, and which server step its report
+meets. It is a table made before any training.
 """
 
-__version__ = "0.1.0"
+import importlib
+from typing import Any
+
+from stragglers._core import moved
+from stragglers._core.version import __version__
+
+__all__ = ["__version__", "trees"]
+
+moved.install()
+_HOMES = {"trees": "stragglers.algorithms.trees"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return importlib.import_module(_HOMES[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

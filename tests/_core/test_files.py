@@ -49,7 +49,9 @@ def test_what_goes_wrong_is_one_line_and_leaves_the_old_file(tmp_path, monkeypat
 
 def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
     path, other = tmp_path / "a [1].txt", tmp_path / "b.txt"
-    killed = "import os, signal, sys; from pathlib import Path; from stragglers import files\n"
+    killed = (
+        "import os, signal, sys; from pathlib import Path; from stragglers._core import files\n"
+    )
     killed += "files.write(Path(sys.argv[1]), lambda _: os.kill(os.getpid(), signal.SIGKILL))"
     for file in (path, other):
         assert subprocess.run([sys.executable, "-c", killed, file]).returncode == -signal.SIGKILL
@@ -97,7 +99,7 @@ def test_a_folder_is_replaced_whole(tmp_path, monkeypatch):
 HOLDS = """
 import sys, time
 from pathlib import Path
-from stragglers import files
+from stragglers._core import files
 with files.alone(Path(sys.argv[1])):
     print("mine", flush=True)
     time.sleep(60)

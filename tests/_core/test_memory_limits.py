@@ -41,19 +41,22 @@ def test_what_is_counted_is_less_than_what_is_taken():
         assert more - less > 200_000 * memory_limits.DISPATCH, preset
 
 
-@pytest.mark.parametrize("groups, files, there", [
-    ("0::/", {"memory.max": "1000000"}, 1_000_000),
-    ("0::/job/step", {"job/step/memory.max": "max", "job/memory.max": "3000"}, 3000),
-    ("0::/job/step", {"job/step/memory.max": "2000", "job/memory.max": "3000"}, 2000),
-    ("0::/not/seen", {"memory.max": "4000"}, 4000),
-    ("4:memory:/a\n0::/", {"memory/a/memory.limit_in_bytes": "5000"}, 5000),
-    ("4:cpu,memory:/a", {"memory/memory.limit_in_bytes": "6000"}, 6000),
-    ("4:cpu:/a", {"memory/a/memory.limit_in_bytes": "7000"}, None),
-    ("4:memory:/", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
-    ("0::/", {}, None),
-    ("nonsense\n0::/", {"memory.max": "500"}, 500),
-    (None, {"memory.max": "8000"}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "groups, files, there",
+    [
+        ("0::/", {"memory.max": "1000000"}, 1_000_000),
+        ("0::/job/step", {"job/step/memory.max": "max", "job/memory.max": "3000"}, 3000),
+        ("0::/job/step", {"job/step/memory.max": "2000", "job/memory.max": "3000"}, 2000),
+        ("0::/not/seen", {"memory.max": "4000"}, 4000),
+        ("4:memory:/a\n0::/", {"memory/a/memory.limit_in_bytes": "5000"}, 5000),
+        ("4:cpu,memory:/a", {"memory/memory.limit_in_bytes": "6000"}, 6000),
+        ("4:cpu:/a", {"memory/a/memory.limit_in_bytes": "7000"}, None),
+        ("4:memory:/", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+        ("0::/", {}, None),
+        ("nonsense\n0::/", {"memory.max": "500"}, 500),
+        (None, {"memory.max": "8000"}, None),
+    ],
+)
 def test_a_container_has_less_than_its_machine(tmp_path, groups, files, there):
     for name, text in files.items():
         path = tmp_path / "sys/fs/cgroup" / name
@@ -107,7 +110,7 @@ ABSURD = {
     "plan fleet --updates 100000000 --set goal=1 --set over_selection=9": "900,000,000 dispatches",
     "plan emnist/per-domain/fedbuff --updates 100000000": "100,000,100 dispatches",
     f"plan --sweep goal=1{',1' * 100} --sweep updates=9{',9' * 99}": "10,100 combinations given",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("command", ABSURD, ids=lambda command: command[:80])

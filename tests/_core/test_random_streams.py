@@ -132,9 +132,13 @@ def test_a_client_is_as_likely_as_its_weight_says_among_those_that_are_left(weig
             if len({one, two, three}) == 3:
                 left = weights.sum() - weights[one]
                 chance[one, two, three] = (
-                    weights[one] / weights.sum() * weights[two] / left
-                    * weights[three] / (left - weights[two])
-                )  # fmt: skip
+                    weights[one]
+                    / weights.sum()
+                    * weights[two]
+                    / left
+                    * weights[three]
+                    / (left - weights[two])
+                )
         pairs = np.bincount(rows[:, a] * clients + rows[:, b], minlength=clients**2)
         expected = chance.sum(axis=3 - a - b).ravel()
         often = expected * 60_000 > 5  # a test of frequencies is of no use below

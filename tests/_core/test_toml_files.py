@@ -11,9 +11,15 @@ from stragglers.config.settings import Experiment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 PLAIN = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
-    | st.dates() | st.times() | st.datetimes()
-)  # fmt: skip
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | TEXT
+    | st.dates()
+    | st.times()
+    | st.datetimes()
+)
 VALUES = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
 )

@@ -14,7 +14,7 @@ from stragglers.algorithms import from_file
 from stragglers.algorithms.base import BY_WEIGHT
 from stragglers.cli.main import main
 from stragglers.config import loading
-from stragglers.runs import records, train
+from stragglers.runs import records, run_folder, train
 
 MINE = """
     from stragglers import trees
@@ -57,17 +57,24 @@ def settings(folder, *sets):
 
 
 def hash_of(folder, *sets):
-    return records.settings_hash(loading.resolved(settings(folder, *sets)))
+    return run_folder.settings_hash(loading.resolved(settings(folder, *sets)))
 
 
 @pytest.mark.slow
 def test_it_trains_like_one_of_the_package(mine, capsys):
     out = mine / "runs"
-    command = ["run", str(mine / "mine.toml"), "--out", str(out), "--sweep",
-               "algorithm.arguments.share=0.0,1.0"]  # fmt: skip
+    command = [
+        "run",
+        str(mine / "mine.toml"),
+        "--out",
+        str(out),
+        "--sweep",
+        "algorithm.arguments.share=0.0,1.0",
+    ]
     assert main(command) == 0
-    trials = {trial.settings["algorithm"]["arguments"]["share"]: trial
-              for trial in records.find([out])}  # fmt: skip
+    trials = {
+        trial.settings["algorithm"]["arguments"]["share"]: trial for trial in records.find([out])
+    }
     assert {*trials} == {0.0, 1.0}
     assert all(trial.status == "finished" for trial in trials.values())
     still, whole = (trials[share].curve["total_loss"][-1] for share in (0.0, 1.0))
@@ -80,8 +87,9 @@ def test_it_trains_like_one_of_the_package(mine, capsys):
 def test_it_is_the_function_s(mine):
     given = settings(mine, "algorithm.arguments.share=1.0")
     made = train.algorithm(given.server, given.algorithm, "weight", 1)
-    assert made is train.algorithm(given.server, settings(mine, "algorithm.arguments.share=1.0")
-                                 .algorithm, "weight", 1)  # fmt: skip
+    assert made is train.algorithm(
+        given.server, settings(mine, "algorithm.arguments.share=1.0").algorithm, "weight", 1
+    )
     params = {"w": np.ones(3, np.float32)}
     jax.tree.map(np.testing.assert_array_equal, made.params(made.init(params)), params)
 
@@ -102,20 +110,31 @@ def test_changed_code_is_imported_anew(tmp_path):
     path = tmp_path / "mine.py"
     made = []
     for k in (2, 3):
-        path.write_text(f"from stragglers.algorithms.fare_dust import fare_dust\n"
-                        f"def build(server, mean): return fare_dust(server, k={k})\n")  # fmt: skip
+        path.write_text(
+            f"from stragglers.algorithms.fare_dust import fare_dust\n"
+            f"def build(server, mean): return fare_dust(server, k={k})\n"
+        )
         made.append(from_file.algorithm(str(path), "build", optax.sgd(1.0), BY_WEIGHT, {}))
     assert [one.teachers for one in made] == [2, 3]
 
 
-@pytest.mark.parametrize("change, says", [
-    (["function=lasy"], "has no function 'lasy'; did you mean 'lazy'"),
-    (["function=trees"], "has no function 'trees'; expected one of: broken, lazy, nothing"),
-    (["function=nothing"], r"nothing\(server, mean\) returned 'nothing', expected an Algorithm"),
-    (["function=broken"], r"broken\(server, mean\) failed \(ZeroDivisionError: division by zero\)"),
-    (["algorithm.arguments.speed=2"], r"lazy\(server, mean, speed=2\) failed \(TypeError: "),
-    (["algorithm.file=none.py"], "none.py: cannot be read as a Python file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (["function=lasy"], "has no function 'lasy'; did you mean 'lazy'"),
+        (["function=trees"], "has no function 'trees'; expected one of: broken, lazy, nothing"),
+        (
+            ["function=nothing"],
+            r"nothing\(server, mean\) returned 'nothing', expected an Algorithm",
+        ),
+        (
+            ["function=broken"],
+            r"broken\(server, mean\) failed \(ZeroDivisionError: division by zero\)",
+        ),
+        (["algorithm.arguments.speed=2"], r"lazy\(server, mean, speed=2\) failed \(TypeError: "),
+        (["algorithm.file=none.py"], "none.py: cannot be read as a Python file"),
+    ],
+)
 def test_mistakes_are_one_line(mine, capsys, change, says):
     words = [word for given in change for word in ("--set", given)]
     out = mine / "runs"
@@ -127,10 +146,13 @@ def test_mistakes_are_one_line(mine, capsys, change, says):
     assert not [*out.rglob("run.json")]
 
 
-@pytest.mark.parametrize("text, says", [
-    ("import nowhere_to_be_found", "cannot be imported (ModuleNotFoundError: No module named"),
-    ("def build(:", "cannot be imported (SyntaxError: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("import nowhere_to_be_found", "cannot be imported (ModuleNotFoundError: No module named"),
+        ("def build(:", "cannot be imported (SyntaxError: "),
+    ],
+)
 def test_what_cannot_be_imported_is_said(tmp_path, text, says):
     path = tmp_path / "mine.py"
     path.write_text(text)
@@ -148,7 +170,9 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
 
 def test_what_it_refuses_itself_is_left_as_it_is(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text("from stragglers.algorithms.fare_dust import fare_dust\n"
-                    "def build(server, mean): return fare_dust(server, k=0)\n")  # fmt: skip
+    path.write_text(
+        "from stragglers.algorithms.fare_dust import fare_dust\n"
+        "def build(server, mean): return fare_dust(server, k=0)\n"
+    )
     with pytest.raises(BadInput, match="^k=0 historical teachers"):
         from_file.algorithm(str(path), "build", optax.sgd(1.0), BY_WEIGHT, {})

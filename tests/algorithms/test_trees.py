@@ -20,8 +20,9 @@ def test_a_trial_sees_its_own_rows():
         for index in range(4):
             jax.tree.map(
                 np.testing.assert_array_equal,
-                trees.row(mine["shelf"], index), trees.row(alone["shelf"], index),
-            )  # fmt: skip
+                trees.row(mine["shelf"], index),
+                trees.row(alone["shelf"], index),
+            )
 
 
 @jax.jit

@@ -200,7 +200,7 @@ def test_spoilt_files_are_one_line(capsys, emnist):
         (["emnist", "--downlaod"], "did you mean '--download'"),
         (["emnist", "--path"], "expected one argument"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, offline, arguments, what):
     monkeypatch.chdir(tmp_path)
     line = refused(capsys, *arguments)

@@ -54,8 +54,17 @@ def here():
 def test_it_prints_what_it_found_and_writes_nothing(capsys, log):
     code, out, err = run(capsys, "fit", log)
     assert (code, err) == (0, "")
-    for part in ("180 participations of 60 clients", "new", "old", "per_example", "lognormal mu: ",
-                 "never reported", "persistence", "correlation", "--out"):  # fmt: skip
+    for part in (
+        "180 participations of 60 clients",
+        "new",
+        "old",
+        "per_example",
+        "lognormal mu: ",
+        "never reported",
+        "persistence",
+        "correlation",
+        "--out",
+    ):
         assert part in out
     assert here() == ["log.csv"]
 
@@ -130,21 +139,29 @@ def test_nothing_is_overwritten(capsys, log, there):
     assert Path(there).read_text() == "mine" and here() == sorted(["log.csv", there])
 
 
-@pytest.mark.parametrize("out, complaint", [
-    ("fleet.json", "ends in .toml"), ("fleet.TOML", "ends in .toml"), ("", "ends in .toml"),
-    ("no/such/fleet.toml", "no folder 'no/such'; create it first"),
-    ("two\nlines.toml", "two\\nlines.toml: expected a name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "out, complaint",
+    [
+        ("fleet.json", "ends in .toml"),
+        ("fleet.TOML", "ends in .toml"),
+        ("", "ends in .toml"),
+        ("no/such/fleet.toml", "no folder 'no/such'; create it first"),
+        ("two\nlines.toml", "two\\nlines.toml: expected a name"),
+    ],
+)
 def test_a_bad_place_is_one_line_before_the_log_is_read(capsys, log, out, complaint):
     Path(log).write_text("no log")
     assert complaint in refused(capsys, "fit", log, "--out", out)
     assert here() == ["log.csv"]
 
 
-@pytest.mark.parametrize("text, complaint", [
-    ("client,examples,seconds\na,1,soon\n", "log.csv: line 2: 'a,1,soon'"),
-    ("client,examples,seconds\na,1,\n", "log.csv: no report of group 'everybody'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("client,examples,seconds\na,1,soon\n", "log.csv: line 2: 'a,1,soon'"),
+        ("client,examples,seconds\na,1,\n", "log.csv: no report of group 'everybody'"),
+    ],
+)
 def test_a_bad_log_is_one_line_and_no_file(capsys, log, text, complaint):
     Path(log).write_text(text)
     assert complaint in refused(capsys, "fit", log, "--out", "fleet.toml")
@@ -212,8 +229,11 @@ def test_the_picture_has_every_group_as_measured_and_as_fitted(
     apart = np.abs(np.log(measured.get_xdata() / fitted.get_xdata()))
     assert apart.max() < 0.5 and np.median(apart) < 0.1  # of 60 clients
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == [*(g.replace("$", r"\$").replace("_y", " _y") for g in groups),
-                      "measured", "fitted"]  # fmt: skip
+    assert labels == [
+        *(g.replace("$", r"\$").replace("_y", " _y") for g in groups),
+        "measured",
+        "fitted",
+    ]
 
 
 def test_times_of_zero_have_no_logarithm(capsys, tmp_path):

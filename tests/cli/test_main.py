@@ -16,8 +16,10 @@ def test_a_full_disk_behind_standard_output_is_one_line(command):
     with open("/dev/full", "w") as full:
         run = subprocess.run(
             [sys.executable, "-m", "stragglers", *command.split()],
-            stdout=full, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     assert run.returncode == 2
     assert run.stderr == "stragglers: standard output: No space left on device\n"
 
@@ -190,8 +192,9 @@ def test_a_plan_of_two_clients(capsys):
     out = plan(capsys, "emnist/per-domain/fedavg", "--set", "clients=2", "--set", "goal=1")
     assert out["clients"] == 2
     assert {name: group["clients"] for name, group in out["groups"].items()} == {
-        "standard": 1, "straggler": 1
-    }  # fmt: skip
+        "standard": 1,
+        "straggler": 1,
+    }
 
 
 def test_a_plan_says_who_reports_without_training(capsys):
@@ -290,9 +293,10 @@ def test_a_fleet_from_a_csv_file(capsys, tmp_path):
         [(f"phone {i}", 50 + i, "old" if i % 5 == 0 else "new") for i in range(200)],
     )
     (tmp_path / "fleet.toml").write_text(
-        "updates = 1000\n" + FLEET.format(csv=tmp_path / "c.csv")
+        "updates = 1000\n"
+        + FLEET.format(csv=tmp_path / "c.csv")
         + '[schedule]\nkind = "buffered"\nbuffer = 10\nconcurrency = 40\nrefill = "at_once"\n'
-    )  # fmt: skip
+    )
     out = plan(capsys, str(tmp_path / "fleet.toml"))
     assert out["clients"] == 200 and out["share"]["old"]["population"] == 0.2
     assert out["paper_time_s"] is None
@@ -312,17 +316,22 @@ def test_the_real_command_is_fast_and_never_loads_jax():
         began = os.times()
         subprocess.run(
             [sys.executable, "-c", code, "plan", "cifar100/per-domain/fare-dust"],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+        )
         ended = os.times()  # of CPUs, not of the wall: other tests run beside this one
-        seconds.append(ended.children_user + ended.children_system
-                       - began.children_user - began.children_system)  # fmt: skip
+        seconds.append(
+            ended.children_user
+            + ended.children_system
+            - began.children_user
+            - began.children_system
+        )
     assert 0 < min(seconds) < 1.5
 
 
 @pytest.mark.parametrize("command", ["list", "plan"])  # the latter through rich
 def test_a_closed_pipe_is_no_error(command):
-    reader = f"{sys.executable} -m stragglers.cli {command} | true"
+    reader = f"{sys.executable} -m stragglers {command} | true"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", reader], capture_output=True, text=True, check=False
     )

@@ -16,8 +16,13 @@ from tests.support.fabricate import demo, run_folder
 
 def test_tables_in_every_format(capsys, tmp_path):
     demo(tmp_path, 2)
-    starts = {"text": "glyphs, per-domain latency\n", "markdown": "### glyphs", "csv": "task,",
-              "latex": r"\begin{table}", "json": '{"at":"final"'}  # fmt: skip
+    starts = {
+        "text": "glyphs, per-domain latency\n",
+        "markdown": "### glyphs",
+        "csv": "task,",
+        "latex": r"\begin{table}",
+        "json": '{"at":"final"',
+    }
     for form, start in starts.items():
         code, out, err = run(capsys, "table", str(tmp_path), "--format", form)
         assert (code, err) == (0, "") and out.startswith(start), form
@@ -26,11 +31,24 @@ def test_tables_in_every_format(capsys, tmp_path):
 
 def test_options_reach_the_table(capsys, tmp_path):
     demo(tmp_path, 6)
-    arguments = ("--interval", "median-ci", "--level", "0.8", "--target", "total=0.5", "--best",
-                 "--compare", "fedavg")  # fmt: skip
+    arguments = (
+        "--interval",
+        "median-ci",
+        "--level",
+        "0.8",
+        "--target",
+        "total=0.5",
+        "--best",
+        "--compare",
+        "fedavg",
+    )
     _, out, _ = run(capsys, "table", str(tmp_path), *arguments)
-    for text in ("80 % confidence interval", "to total accuracy 50 % [s]", "vs fedavg",
-                 "best straggler accuracy"):  # fmt: skip
+    for text in (
+        "80 % confidence interval",
+        "to total accuracy 50 % [s]",
+        "vs fedavg",
+        "best straggler accuracy",
+    ):
         assert text in out
 
 
@@ -52,8 +70,11 @@ def test_mistakes_are_one_line(capsys, tmp_path, arguments, why):
 def test_folders_that_are_no_runs_are_one_line(capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
-    for folder, why in (("empty", "no runs in it"), ("missing", "no such folder"),
-                        ("file", "a file, expected a folder")):  # fmt: skip
+    for folder, why in (
+        ("empty", "no runs in it"),
+        ("missing", "no such folder"),
+        ("file", "a file, expected a folder"),
+    ):
         for command in ("table", "report"):
             assert why in refused(capsys, command, str(tmp_path / folder))
 
@@ -70,8 +91,17 @@ def test_a_report_with_figures(capsys, tmp_path):
     for name in ("glyphs/per-domain/fedadam", "glyphs/per-domain/fedadam-over-selection"):
         seconds = summarised(loading.read(name))[0]["time_s"]
         run_folder(tmp_path / "runs", name, seconds=seconds)
-    arguments = ["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--json",
-                 "--figures", str(tmp_path / "figures"), "--figure-format", "svg"]  # fmt: skip
+    arguments = [
+        "report",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path / "page.html"),
+        "--json",
+        "--figures",
+        str(tmp_path / "figures"),
+        "--figure-format",
+        "svg",
+    ]
     code, out, err = run(capsys, *arguments)
     assert (code, err) == (0, "")
     written = json.loads(out)["written"]
@@ -84,8 +114,15 @@ def test_a_report_with_figures(capsys, tmp_path):
 
 def test_no_plan_of_other_clients_than_a_run_had(capsys, tmp_path):
     run_folder(tmp_path / "runs", "emnist/per-domain/fedadam", seconds=726_555.0)  # 489 writers
-    code, out, err = run(capsys, "report", str(tmp_path / "runs"), "--out",
-                         str(tmp_path / "page.html"), "--figures", str(tmp_path))  # fmt: skip
+    code, out, err = run(
+        capsys,
+        "report",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path / "page.html"),
+        "--figures",
+        str(tmp_path),
+    )
     assert code == 0 and "-plan-" not in out
     assert "its clients are not those that are known without its data" in err
 
@@ -93,8 +130,15 @@ def test_no_plan_of_other_clients_than_a_run_had(capsys, tmp_path):
 def test_a_plan_that_cannot_be_made_again_costs_its_figure_alone(capsys, tmp_path):
     run_folder(tmp_path / "runs", changes={"task": {"name": "fleet", "csv": "gone.csv"}})
     out = str(tmp_path / "page.html")
-    code, text, err = run(capsys, "report", str(tmp_path / "runs"), "--out", out, "--figures",
-                          str(tmp_path / "figures"))  # fmt: skip
+    code, text, err = run(
+        capsys,
+        "report",
+        str(tmp_path / "runs"),
+        "--out",
+        out,
+        "--figures",
+        str(tmp_path / "figures"),
+    )
     assert code == 0 and "no fleet-per-domain-plan" in err and err.count("\n") == 1
     assert "accuracy.pdf" in text and "-plan-" not in text
 

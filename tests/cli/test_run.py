@@ -70,8 +70,14 @@ def test_a_sweep_trains_all_values_and_each_once(capsys, tmp_path):
     code, out, err = train(capsys, tmp_path, name, *sweep.split(), "--json", "--processes", "1")
     assert code == 0, err
     runs = json.loads(out)["runs"]
-    found = [(run["settings"]["algorithm"]["kappa"], run["settings"]["client"]["learning_rate"],
-              run["run"]["device"]["models_together"]) for run in runs]  # fmt: skip
+    found = [
+        (
+            run["settings"]["algorithm"]["kappa"],
+            run["settings"]["client"]["learning_rate"],
+            run["run"]["device"]["models_together"],
+        )
+        for run in runs
+    ]
     assert found == [(0.0, 0.05, 2), (0.0, 0.1, 2), (0.5, 0.05, 2), (0.5, 0.1, 2)]
     assert f"{name} 1/1, algorithm.kappa=0.5, client.learning_rate=0.05: straggler" in err
     code, out, err = train(capsys, tmp_path, name, "--sweep", "seed=0,1", "--trials", "2", "--json")
@@ -174,9 +180,7 @@ def test_the_curve_may_use_fewer_test_examples_than_its_end(capsys, tmp_path):
 
 def test_buffers_train_too(capsys, tmp_path):
     small = "--set writers=12 --set buffer=3 --set concurrency=6 --set updates=30"
-    code, out, _ = train(
-        capsys, tmp_path, "glyphs/per-domain/fedbuff-ema", "--json", small=small
-    )  # fmt: skip
+    code, out, _ = train(capsys, tmp_path, "glyphs/per-domain/fedbuff-ema", "--json", small=small)
     assert code == 0 and json.loads(out)["runs"][0]["run"]["trained"] == 30
 
 

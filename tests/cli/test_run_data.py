@@ -53,8 +53,16 @@ def test_cifar100_has_test_images_without_clients(capsys, tmp_path, monkeypatch)
     # One narrow stage: to compile all of ResNet-18 takes a minute.
     monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", resnet(widths=(8,)))
     cut = settings("goal=1", "over_selection=2", "batch_size=2", "late_rounds=1", "evaluations=1")
-    trial = train(capsys, tmp_path, "cifar100/per-domain/fare-dust", "--path",
-                  str(tiny.folder(tmp_path, "cifar100")), "--updates", "2", *cut)  # fmt: skip
+    trial = train(
+        capsys,
+        tmp_path,
+        "cifar100/per-domain/fare-dust",
+        "--path",
+        str(tiny.folder(tmp_path, "cifar100")),
+        "--updates",
+        "2",
+        *cut,
+    )
     assert trial["curve"][-1]["updates"] == 2 and trial["run"]["clients"] is None
 
 
@@ -98,7 +106,7 @@ def test_where_the_data_is(monkeypatch, tmp_path):
     odd = 'a "quoted" \\ folder = 1'
     assert data_of("/from/environment", monkeypatch, "--path", odd) == odd
     assert data_of("/from/environment", monkeypatch, "--set", "path=mine") == "mine"
-    text = resources.files("stragglers").joinpath("presets/emnist/per-domain/fedadam.toml")
+    text = resources.files("stragglers.config").joinpath("presets/emnist/per-domain/fedadam.toml")
     own = tmp_path / "own.toml"
     own.write_text(text.read_text().replace("[task]", "[task]\npath = 'beside'"))
     beside = str(tmp_path / "beside")

@@ -8,7 +8,7 @@ import pytest
 from stragglers._core import files, toml_files
 from stragglers._core.errors import BadInput
 from stragglers.config import attached_files, loading
-from stragglers.runs import records
+from stragglers.runs import records, run_folder
 
 NAME = "glyphs/per-domain/feast"
 SAMPLES = "1\n2\n3\n"
@@ -32,8 +32,8 @@ def settings(**changes):
 
 
 def begun(folder, given):
-    with records.claim(folder):
-        return records.begin(folder, given, {"name": NAME})
+    with run_folder.claim(folder):
+        return run_folder.begin(folder, given, {"name": NAME})
 
 
 def names(folder):
@@ -63,21 +63,21 @@ def test_a_run_folder_has_a_copy_of_each_file_and_names_it(tmp_path, given):
     copy = groups["standard"]["communication"]["file"]
     assert (tmp_path / "run" / copy).read_text() == SAMPLES
     assert written["faults"]["csv"] in names(tmp_path / "run")
-    assert run["hash"] == records.settings_hash(given)
+    assert run["hash"] == run_folder.settings_hash(given)
 
 
 @pytest.mark.parametrize("become", ["gone", "changed"])
 def test_it_is_the_same_experiment_whatever_becomes_of_them(tmp_path, given, become):
-    before = records.settings_hash(given)
+    before = run_folder.settings_hash(given)
     begun(tmp_path / "run", given)
     for file in [*tmp_path.glob("*here/*.csv")]:
         file.unlink() if become == "gone" else file.write_text("9\n")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     again = loading.experiment_from(loading.read(str(tmp_path / "elsewhere" / "settings.toml")))
-    assert records.settings_hash(loading.resolved(again)) == before
-    assert records.settings_hash(records.load(tmp_path / "elsewhere").document) == before
+    assert run_folder.settings_hash(loading.resolved(again)) == before
+    assert run_folder.settings_hash(records.load(tmp_path / "elsewhere").document) == before
     name, there = records.origin(tmp_path / "elsewhere")
-    assert name == NAME and records.settings_hash(there) == before
+    assert name == NAME and run_folder.settings_hash(there) == before
 
 
 def test_a_copy_of_a_copy_is_the_same(tmp_path, given):
@@ -102,7 +102,7 @@ def test_files_of_runs_from_before_copies_are_put_away_with_them(tmp_path, given
         (tmp_path / "run" / copy).unlink()
     (tmp_path / "run" / "settings.toml").write_text(toml_files.dumps(given))
     kept = records.put_away(tmp_path / "run", tmp_path / "results")
-    assert records.settings_hash(records.load(kept).document) == records.settings_hash(given)
+    assert run_folder.settings_hash(records.load(kept).document) == run_folder.settings_hash(given)
     assert len(names(kept)) == 3
 
 

@@ -128,13 +128,22 @@ def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
     ours = build.timetable(experiment, who)
     delay = latency.latency(who, latency.PER_DOMAIN, seed=0, **options)
     theirs = over_selected(
-        who.clients, delay, seed=0, goal=20, cohort=24, updates=2000,
-        check_in=weights and who.by_group(weights, 1.0),
-    )  # fmt: skip
-    plain = over_selected(
-        who.clients, latency.latency(who, latency.PER_DOMAIN, seed=0), seed=0, goal=20, cohort=24,
+        who.clients,
+        delay,
+        seed=0,
+        goal=20,
+        cohort=24,
         updates=2000,
-    )  # fmt: skip
+        check_in=weights and who.by_group(weights, 1.0),
+    )
+    plain = over_selected(
+        who.clients,
+        latency.latency(who, latency.PER_DOMAIN, seed=0),
+        seed=0,
+        goal=20,
+        cohort=24,
+        updates=2000,
+    )
     for ours_of, theirs_of in zip(ours, theirs, strict=True):
         assert np.array_equal(ours_of, theirs_of)
     assert ours.end != plain.end
@@ -205,9 +214,20 @@ def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
 
 @pytest.mark.parametrize(
     "goal, ratio, cohort",
-    [(10, 1, 10), (10, 1.05, 11), (10, 1.15, 12), (10, 1.25, 13), (1, 1.3, 2), (3, 1.67, 6),
-     (50, 1.1, 55), (20, 1.2, 24), (100, 1.3, 130), (10**8, 1, 10**8), (7, 3, 21)],
-)  # fmt: skip
+    [
+        (10, 1, 10),
+        (10, 1.05, 11),
+        (10, 1.15, 12),
+        (10, 1.25, 13),
+        (1, 1.3, 2),
+        (3, 1.67, 6),
+        (50, 1.1, 55),
+        (20, 1.2, 24),
+        (100, 1.3, 130),
+        (10**8, 1, 10**8),
+        (7, 3, 21),
+    ],
+)
 def test_a_cohort_is_the_smallest_that_is_at_least_the_ratio(goal, ratio, cohort):
     changes = [f"goal={goal}", f"over_selection={ratio}"]
     given = loading.override_all(loading.read("glyphs/per-domain/fedadam"), changes)
@@ -246,8 +266,11 @@ def test_corrected_participation_is_relative(normalise):
         ("fedadam-over-selection", "late_rounds=50", "late_rounds=50, but fedavg uses no late"),
         ("fedadam-over-selection", "late_seconds=0", "late_seconds=0, but fedavg uses no late"),
         ("fedadam", "algorithm={name='fedbuff'}", None),
-        ("fedadam-over-selection", "algorithm={name='feast', beta=0.9, kappa=0.1}",
-         "feast learns from late reports; set schedule.late_seconds, its tau_max"),
+        (
+            "fedadam-over-selection",
+            "algorithm={name='feast', beta=0.9, kappa=0.1}",
+            "feast learns from late reports; set schedule.late_seconds, its tau_max",
+        ),
         ("fedbuff-ema", "algorithm={name='feast', beta=0.9, kappa=0.1}", "set schedule.late_sec"),
         ("feast", "late_seconds=0", None),
         ("feast", "late_rounds=3", None),
@@ -257,7 +280,7 @@ def test_corrected_participation_is_relative(normalise):
         ("feast", "algorithm={name='semi-async'}", "set schedule.late_rounds, and no late_seconds"),
         ("fedbuff-ema", "algorithm={name='semi-async'}", "semi-async has rounds, of a buffer"),
     ],
-)  # fmt: skip
+)
 def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint):
     document = loading.read(f"{DEMO}/{preset}")
     key, _, value = change.partition("=")
@@ -286,11 +309,28 @@ def test_groups_that_check_in_alike_change_nothing():
     assert np.array_equal(plans[0].client, plans[1].client)
 
 
-@pytest.mark.parametrize("text, value", [
-    (".1", 0.1), ("-.5", -0.5), ("+.5e1", 5.0), ("1e4", 10_000), ("-1.5E3", -1500), ("2.5e0", 2.5),
-    ("1e-4", 1e-4), ("10.0", 10.0), ("1e300", 1e300), ("1e999", np.inf), ("7", 7), ("true", True),
-    ("'1e4'", "1e4"), (".", "."), (".1.2", ".1.2"), ("./.1", "./.1"), ("feast", "feast"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        (".1", 0.1),
+        ("-.5", -0.5),
+        ("+.5e1", 5.0),
+        ("1e4", 10_000),
+        ("-1.5E3", -1500),
+        ("2.5e0", 2.5),
+        ("1e-4", 1e-4),
+        ("10.0", 10.0),
+        ("1e300", 1e300),
+        ("1e999", np.inf),
+        ("7", 7),
+        ("true", True),
+        ("'1e4'", "1e4"),
+        (".", "."),
+        (".1.2", ".1.2"),
+        ("./.1", "./.1"),
+        ("feast", "feast"),
+    ],
+)
 def test_values_are_taken_for_what_they_are(text, value):
     found = loading.value_of(text)
     assert found == value and type(found) is type(value)

@@ -24,8 +24,7 @@ def is_usual(name):
     return task in tiny.TASKS and row in USUAL
 
 
-TRAINED = [pytest.param(name, marks=[] if is_usual(name) else pytest.mark.soak)
-           for name in PRESETS]  # fmt: skip
+TRAINED = [pytest.param(name, marks=[] if is_usual(name) else pytest.mark.soak) for name in PRESETS]
 
 
 def test_they_have_all_of_the_papers_rows():

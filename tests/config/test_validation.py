@@ -77,9 +77,16 @@ def test_what_msgspec_says_of_lists_is_passed_on():
 
 def test_paths_are_those_of_the_kinds_that_are_there():
     assert set(validation.paths(Drawing, GOOD)) == {
-        "title", "copies", "framed", "size", "shapes.a.kind", "shapes.a.side", "shapes.b.kind",
-        "shapes.b.radius", "shapes.b.colour",
-    }  # fmt: skip
+        "title",
+        "copies",
+        "framed",
+        "size",
+        "shapes.a.kind",
+        "shapes.a.side",
+        "shapes.b.kind",
+        "shapes.b.radius",
+        "shapes.b.colour",
+    }
 
 
 def test_tables_are_the_paths_that_take_any_key():

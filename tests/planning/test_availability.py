@@ -23,8 +23,14 @@ NOW = st.one_of(st.integers(0, 40).map(float), st.floats(0, 40))
 
 def of(given, leaving="lose"):
     owner, begin, length = np.array(given, float).reshape(-1, 3).T
-    return intervals(owner.astype(int), begin / 3600, length / 3600, clients=CLIENTS,
-                     cycle=CYCLE / 3600, leaving=leaving)  # fmt: skip
+    return intervals(
+        owner.astype(int),
+        begin / 3600,
+        length / 3600,
+        clients=CLIENTS,
+        cycle=CYCLE / 3600,
+        leaving=leaving,
+    )
 
 
 @settings(max_examples=500, deadline=None)
@@ -60,8 +66,9 @@ def test_intervals_do_not_touch(given):
 
 def test_over_midnight_by_hand():
     """From 22 to 6 o'clock: at 23 for seven hours; ten hours of work end at 1 o'clock, a day on."""
-    night = intervals(np.array([0]), np.array([22.0]), np.array([8.0]), clients=1, cycle=24.0,
-                      leaving="pause")  # fmt: skip
+    night = intervals(
+        np.array([0]), np.array([22.0]), np.array([8.0]), clients=1, cycle=24.0, leaving="pause"
+    )
     hours, who = 3600.0, np.array([0])
     assert stays(night, who, 23 * hours) == 7 * hours
     assert stays(night, who, (48 + 5) * hours) == 1 * hours
@@ -91,10 +98,13 @@ def test_groups_begin_about_their_hour_and_keep_it():
     assert np.array_equal(again.begin, given.begin) and not np.array_equal(other.begin, given.begin)
 
 
-@pytest.mark.parametrize("given, told", [
-    ({"a": Hours(0.0, 25.0)}, "groups.a.hours=25, expected more than 0 and at most the cycle"),
-    ({"c": Hours(0.0, 5.0)}, "no group 'c' in a test"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"a": Hours(0.0, 25.0)}, "groups.a.hours=25, expected more than 0 and at most the cycle"),
+        ({"c": Hours(0.0, 5.0)}, "no group 'c' in a test"),
+    ],
+)
 def test_groups_that_make_no_sense(given, told):
     with pytest.raises(BadInput, match=told):
         by_group(people(), given, seed=0)
@@ -117,16 +127,19 @@ def _write(file, line, header="client,begin,end"):
     return file
 
 
-@pytest.mark.parametrize("line, told", [
-    ("4,1,2", "no client '4' in a test; expected its number from 0 to 3"),
-    ("0,1", "'0,1', expected client,begin,end in hours with begin from 0 to below 24"),
-    ("0,5,5", "end after it, by 24 at most"),
-    ("0,24,25", "begin from 0 to below 24"),
-    ("0,1,25.5", "end after it, by 24 at most"),
-    ("0,nan,2", "expected client,begin,end in hours"),
-    ("0,x,2", "expected client,begin,end in hours"),
-    ("0,1,2,3", "expected client,begin,end in hours"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("4,1,2", "no client '4' in a test; expected its number from 0 to 3"),
+        ("0,1", "'0,1', expected client,begin,end in hours with begin from 0 to below 24"),
+        ("0,5,5", "end after it, by 24 at most"),
+        ("0,24,25", "begin from 0 to below 24"),
+        ("0,1,25.5", "end after it, by 24 at most"),
+        ("0,nan,2", "expected client,begin,end in hours"),
+        ("0,x,2", "expected client,begin,end in hours"),
+        ("0,1,2,3", "expected client,begin,end in hours"),
+    ],
+)
 def test_lines_that_are_none(tmp_path, line, told):
     with pytest.raises(BadInput, match=r"hours\.csv: line 2") as error:
         from_csv(_write(tmp_path / "hours.csv", line), people(4))
@@ -165,8 +178,10 @@ def test_a_plan_waits_for_the_morning_and_says_so(capsys):
 
 def test_over_selection_forgets_nobody_who_is_alone(capsys):
     """Where stragglers have hours of their own, a round of theirs cannot close without them."""
-    apart = ("availability.groups={standard={begin=0.0, hours=0.5}, "
-             "straggler={begin=0.5, hours=0.5}}", "availability.cycle=1.0")  # fmt: skip
+    apart = (
+        "availability.groups={standard={begin=0.0, hours=0.5}, straggler={begin=0.5, hours=0.5}}",
+        "availability.cycle=1.0",
+    )
     share = json.loads(plan_of(capsys, *apart, "leaving=finish"))["share"]["straggler"]["used"]
     together = json.loads(plan_of(capsys))["share"]["straggler"]["used"]
     assert together < 0.13 < 0.2 < share
@@ -186,21 +201,36 @@ def test_who_leaves_is_lost_more_often_if_it_is_slow(capsys):
 
 
 def test_a_sweep_over_hours(capsys):
-    args = ["--set", f"availability.groups={{straggler={MORNING}}}",
-            "--sweep", "availability.groups.straggler.hours=4,24"]  # fmt: skip
+    args = [
+        "--set",
+        f"availability.groups={{straggler={MORNING}}}",
+        "--sweep",
+        "availability.groups.straggler.hours=4,24",
+    ]
     assert main(["plan", OVER, "--updates", "5000", *args]) == 0
     assert "availability.groups.straggler.hours" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("sets, told", [
-    (["availability.leaving=lose"], "availability: give `groups` or `csv`, and not both"),
-    (["availability.groups={standard={begin=0.0, hours=30.0}}"], "groups.standard.hours=30, exp"),
-    (["availability.groups={standrd={begin=0.0, hours=3.0}}"], "did you mean 'standard'"),
-    (["availability.groups={standard={begin=0.0, hours=3.0}}", "leaving=stay"],
-     "availability.leaving: 'stay'"),
-    (["availability.csv=no.csv"], "no.csv: cannot be read as a CSV file of hours"),
-    (["availability.groups={standard={begin=0.0, hours=0.0}}"], "availability.groups.standard.ho"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sets, told",
+    [
+        (["availability.leaving=lose"], "availability: give `groups` or `csv`, and not both"),
+        (
+            ["availability.groups={standard={begin=0.0, hours=30.0}}"],
+            "groups.standard.hours=30, exp",
+        ),
+        (["availability.groups={standrd={begin=0.0, hours=3.0}}"], "did you mean 'standard'"),
+        (
+            ["availability.groups={standard={begin=0.0, hours=3.0}}", "leaving=stay"],
+            "availability.leaving: 'stay'",
+        ),
+        (["availability.csv=no.csv"], "no.csv: cannot be read as a CSV file of hours"),
+        (
+            ["availability.groups={standard={begin=0.0, hours=0.0}}"],
+            "availability.groups.standard.ho",
+        ),
+    ],
+)
 def test_bad_settings_are_one_line(capsys, sets, told):
     words = [word for given in sets for word in ("--set", given)]
     assert main(["plan", OVER, *words]) == 2
@@ -229,8 +259,13 @@ def test_a_trial_keeps_its_file_of_hours(tmp_path):
     lines = [f"{c},{0 if c < 100 else 0.5},{0.6 if c < 100 else 1}" for c in range(200)]
     file.write_text("\n".join(["client,begin,end", *lines]))
     out = tmp_path / "runs"
-    sets = [f"availability.csv={file}", "availability.cycle=1.0", "leaving=finish", "updates=200",
-            "evaluations=2"]  # fmt: skip
+    sets = [
+        f"availability.csv={file}",
+        "availability.cycle=1.0",
+        "leaving=finish",
+        "updates=200",
+        "evaluations=2",
+    ]
     words = [word for given in sets for word in ("--set", given)]
     assert main(["run", "glyphs/per-domain/fedadam", *words, "--out", str(out)]) == 0
     (settings_file,) = out.rglob("settings.toml")

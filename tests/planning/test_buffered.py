@@ -53,12 +53,16 @@ def witness(case, table, codes=(Fault.NONE,)):
         steps * case["buffer"] + 1,
     )
     return events.buffered(
-        first[0].tolist(), lambda g: rows[g].tolist(),
+        first[0].tolist(),
+        lambda g: rows[g].tolist(),
         lambda d, client: np.inf if is_lost(codes[d % len(codes)]) else table[d % len(table)],
-        buffer=case["buffer"], steps=steps, group=group,
-        client_timeout=case.get("client_timeout", np.inf), minimum=case.get("minimum"),
+        buffer=case["buffer"],
+        steps=steps,
+        group=group,
+        client_timeout=case.get("client_timeout", np.inf),
+        minimum=case.get("minimum"),
         twice=lambda d: codes[d % len(codes)] == Fault.DUPLICATE,
-    )  # fmt: skip
+    )
 
 
 def plan_of(case, table, **changes):
@@ -212,8 +216,16 @@ def test_every_report_is_replaced_and_no_more_are_under_way_than_allowed(case_an
 @pytest.mark.parametrize("refill", ["at_update", "at_once"])
 def test_who_checks_in_less_often_takes_part_less_often(refill):
     weights = np.r_[np.full(50, 0.25), np.ones(50), np.zeros(20)]
-    plan = buffered(120, table_latency([1.0, 3.0, 2.0]), seed=0, buffer=2, concurrency=4,
-                    updates=40_000, refill=refill, check_in=weights)  # fmt: skip
+    plan = buffered(
+        120,
+        table_latency([1.0, 3.0, 2.0]),
+        seed=0,
+        buffer=2,
+        concurrency=4,
+        updates=40_000,
+        refill=refill,
+        check_in=weights,
+    )
     rare, usual, never = np.split(np.bincount(plan.client, minlength=120), [50, 100])
     assert not never.any() and usual.sum() / rare.sum() == pytest.approx(4, rel=0.05)
 

@@ -33,12 +33,21 @@ from tests.support.timetables import (
 
 HOURS = st.lists(  # first second and length, of up to two intervals of each client
     st.lists(st.tuples(st.integers(0, CYCLE - 1), st.integers(1, CYCLE)), max_size=2),
-    min_size=9, max_size=9,
-)  # fmt: skip
+    min_size=9,
+    max_size=9,
+)
 LEAVING = st.sampled_from(["lose", "pause", "finish"])
 BUSY = st.sampled_from(["again", "skip"])
-REFUSED = ("never opens", "never closes", "never ends", "are abandoned", "less than the",
-           "never there together", "never comes", "are ever there")  # fmt: skip
+REFUSED = (
+    "never opens",
+    "never closes",
+    "never ends",
+    "are abandoned",
+    "less than the",
+    "never there together",
+    "never comes",
+    "are ever there",
+)
 
 
 def there_of(hours, clients, leaving):
@@ -47,8 +56,14 @@ def there_of(hours, clients, leaving):
         return None
     each = [(client, *one) for client, some in enumerate(hours[:clients]) for one in some]
     owner, begin, length = np.array(each, float).reshape(-1, 3).T
-    return intervals(owner.astype(int), begin / 3600, length / 3600, clients=clients,
-                     cycle=CYCLE / 3600, leaving=leaving)  # fmt: skip
+    return intervals(
+        owner.astype(int),
+        begin / 3600,
+        length / 3600,
+        clients=clients,
+        cycle=CYCLE / 3600,
+        leaving=leaving,
+    )
 
 
 def pool_of(case, table, codes, busy="skip", there=None):
@@ -127,8 +142,14 @@ class Asked:
 
 
 @settings(max_examples=600, deadline=None)
-@given(rounds_cases(), FAULTS, st.one_of(st.none(), TIMEOUTS), BUSY, st.one_of(st.none(), HOURS),
-       LEAVING)  # fmt: skip
+@given(
+    rounds_cases(),
+    FAULTS,
+    st.one_of(st.none(), TIMEOUTS),
+    BUSY,
+    st.one_of(st.none(), HOURS),
+    LEAVING,
+)
 def test_rounds_open_when_a_cohort_is_idle(case_and_table, codes, timeout, busy, hours, leaving):
     case, table = case_and_table
     case["round_timeout"] = timeout
@@ -136,8 +157,9 @@ def test_rounds_open_when_a_cohort_is_idle(case_and_table, codes, timeout, busy,
     there = there_of(hours, clients, leaving)
     assume(busy == "skip" or there is not None)
     try:
-        plan = over_selected(latency=table_latency(table), faults=table_faults(codes), busy=busy,
-                             there=there, **case)  # fmt: skip
+        plan = over_selected(
+            latency=table_latency(table), faults=table_faults(codes), busy=busy, there=there, **case
+        )
     except BadInput as error:
         assert any(words in str(error) for words in REFUSED)
         return
@@ -156,10 +178,16 @@ def test_rounds_open_when_a_cohort_is_idle(case_and_table, codes, timeout, busy,
     if not np.array_equal(plan.start + delay, plan.report):
         return  # the witness would round otherwise
     log = events.over_selected(
-        lambda t: plan.client[t * cohort : (t + 1) * cohort].tolist(), lambda d, c: delay[d],
-        goal=goal, cohort=cohort, rounds=plan.steps, late_seconds=case["late_seconds"],
-        late_rounds=case["late_rounds"], round_timeout=timeout, starts=lambda t, now: opens[t],
-    )  # fmt: skip
+        lambda t: plan.client[t * cohort : (t + 1) * cohort].tolist(),
+        lambda d, c: delay[d],
+        goal=goal,
+        cohort=cohort,
+        rounds=plan.steps,
+        late_seconds=case["late_seconds"],
+        late_rounds=case["late_rounds"],
+        round_timeout=timeout,
+        starts=lambda t, now: opens[t],
+    )
     assert plan.time.tolist() == log.times
     assert plan.version.tolist() == [job.version for job in log.jobs]
     fates = [NAMES[fate] for fate in plan.fate]
@@ -170,8 +198,14 @@ def test_rounds_open_when_a_cohort_is_idle(case_and_table, codes, timeout, busy,
 
 
 @settings(max_examples=600, deadline=None)
-@given(buffer_cases(), FAULTS, st.one_of(st.none(), TIMEOUTS), BUSY, st.one_of(st.none(), HOURS),
-       LEAVING)  # fmt: skip
+@given(
+    buffer_cases(),
+    FAULTS,
+    st.one_of(st.none(), TIMEOUTS),
+    BUSY,
+    st.one_of(st.none(), HOURS),
+    LEAVING,
+)
 def test_buffers_agree_with_the_witness_of_the_same_clients(
     case_and_table, codes, timeout, busy, hours, leaving
 ):
@@ -180,8 +214,9 @@ def test_buffers_agree_with_the_witness_of_the_same_clients(
     there = there_of(hours, case["clients"], leaving)
     assume(busy == "skip" or there is not None)
     try:
-        plan = buffered(latency=table_latency(table), faults=table_faults(codes), busy=busy,
-                        there=there, **case)  # fmt: skip
+        plan = buffered(
+            latency=table_latency(table), faults=table_faults(codes), busy=busy, there=there, **case
+        )
     except BadInput as error:
         assert any(words in str(error) for words in REFUSED)
         return
@@ -211,9 +246,13 @@ def test_buffers_agree_with_the_witness_of_the_same_clients(
     log = events.buffered(
         plan.client[:first].tolist(),
         lambda g: plan.client[begins[g] : begins[g] + group].tolist() if g < len(begins) else [],
-        lambda d, client: delay[d], buffer=case["buffer"], steps=plan.steps, group=group,
-        client_timeout=np.inf if timeout is None else timeout, starts=starts,
-    )  # fmt: skip
+        lambda d, client: delay[d],
+        buffer=case["buffer"],
+        steps=plan.steps,
+        group=group,
+        client_timeout=np.inf if timeout is None else timeout,
+        starts=starts,
+    )
     assert plan.time.tolist() == log.times
     assert plan.version.tolist() == [job.version for job in log.jobs]
     for number, job in enumerate(log.jobs):
@@ -235,8 +274,12 @@ def test_a_round_waits_by_hand():
 
 def test_a_group_waits_for_tomorrow_by_hand():
     """Two are there in the first three seconds of twelve, one of them works until 30."""
-    pool = pool_of(dict(clients=2, seed=0), [1.0], [Fault.NONE], there=there_of(
-        [[(0, 3)], [(0, 3)]], 2, "finish"))  # fmt: skip
+    pool = pool_of(
+        dict(clients=2, seed=0),
+        [1.0],
+        [Fault.NONE],
+        there=there_of([[(0, 3)], [(0, 3)]], 2, "finish"),
+    )
     assert pool.when(2, 2.0) == 2 and pool.when(2, 5.0) == 12 and pool.when(3, 5.0) == np.inf
     assert pool.when(2, 17.0) == 24 and pool.when(3, 17.0) == np.inf
     pool.until[1] = 30.0
@@ -259,8 +302,9 @@ def test_somebody_is_there_until_the_last_moment_of_a_night():
 
 def test_a_round_that_the_budget_does_not_need_may_never_open():
     table, case = [1.0, 2.0, np.inf, 1.0], dict(seed=0, goal=1, cohort=2, late_seconds=10.0)
-    plan = over_selected(2, table_latency(table), **case, updates=3, count="all_returned",
-                         busy="skip")  # fmt: skip
+    plan = over_selected(
+        2, table_latency(table), **case, updates=3, count="all_returned", busy="skip"
+    )
     assert plan.steps == 2 and plan.updates.tolist() == [2, 3]
     with pytest.raises(BadInput, match="round 2 never opens: fewer than cohort=2 clients are ever"):
         over_selected(2, table_latency(table), **case, updates=4, count="all_returned", busy="skip")
@@ -269,8 +313,9 @@ def test_a_round_that_the_budget_does_not_need_may_never_open():
 def test_a_buffer_waits_from_when_clients_are_asked_for():
     """Two of four are there for three seconds of twelve, and steps are made of old reports."""
     there = there_of([[(0, 3)]] * 4, 4, "finish")
-    plan = buffered(4, table_latency([1.0, 5.0, 7.0]), seed=0, buffer=1, concurrency=3, updates=6,
-                    there=there)  # fmt: skip
+    plan = buffered(
+        4, table_latency([1.0, 5.0, 7.0]), seed=0, buffer=1, concurrency=3, updates=6, there=there
+    )
     waits = {(a, s) for a, s in zip(plan.asked, plan.start, strict=True) if s > a}
     assert waits and waited(plan) == sum(min(s, plan.end) - a for a, s in waits)
     assert all(s % CYCLE == 0 and a % CYCLE >= 3 for a, s in waits)
@@ -279,8 +324,14 @@ def test_a_buffer_waits_from_when_clients_are_asked_for():
 def test_few_of_many_are_found_one_by_one():
     """Of 100,000 one in fifty is there: a place is not a search through all of them."""
     who = np.arange(100_000)
-    there = intervals(who, who * 24 / 100_000, np.full(100_000, 0.48), clients=100_000, cycle=24.0,
-                      leaving="finish")  # fmt: skip
+    there = intervals(
+        who,
+        who * 24 / 100_000,
+        np.full(100_000, 0.48),
+        clients=100_000,
+        cycle=24.0,
+        leaving="finish",
+    )
     pool = client_pool.Pool(100_000, table_latency([1.0]), None, 0, None, "again", there)
     counted = []
     pool.idle = lambda now: counted.append(now) or client_pool.Pool.idle(pool, now)
@@ -327,11 +378,14 @@ def test_the_last_idle_ones_are_found():
     assert busy.draw(100_001, 1.0)[0] == np.inf
 
 
-@pytest.mark.parametrize("make, budget", [
-    (over_selected, dict(goal=10, cohort=13, late_rounds=5)),
-    (buffered, dict(buffer=10, concurrency=40)),
-    (buffered, dict(buffer=10, concurrency=40, refill="at_once")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, budget",
+    [
+        (over_selected, dict(goal=10, cohort=13, late_rounds=5)),
+        (buffered, dict(buffer=10, concurrency=40)),
+        (buffered, dict(buffer=10, concurrency=40, refill="at_once")),
+    ],
+)
 def test_a_longer_budget_begins_with_the_shorter(make, budget):
     who = population.cifar100()
     delay = latency.latency(who, latency.PER_DOMAIN, seed=0)
@@ -365,5 +419,12 @@ def test_the_plan_says_it_and_slow_clients_take_part_less(capsys):
 
 def test_a_round_that_never_opens_is_one_line():
     with pytest.raises(BadInput, match="round 1 never opens: fewer than cohort=3 clients are ever"):
-        over_selected(4, table_latency([1.0, np.inf, np.inf]), seed=0, goal=1, cohort=3, updates=9,
-                      busy="skip")  # fmt: skip
+        over_selected(
+            4,
+            table_latency([1.0, np.inf, np.inf]),
+            seed=0,
+            goal=1,
+            cohort=3,
+            updates=9,
+            busy="skip",
+        )

@@ -106,19 +106,36 @@ def test_a_longer_budget_changes_no_fault_and_no_fate(kind):
     assert np.array_equal(short.fate[decided], long.fate[: len(decided)][decided])
 
 
-def schedules(kind, clients, seconds, strikes, updates, selection=1.3, minimum=5,
-              round_timeout=600.0, client_timeout=600.0):  # fmt: skip
+def schedules(
+    kind,
+    clients,
+    seconds,
+    strikes,
+    updates,
+    selection=1.3,
+    minimum=5,
+    round_timeout=600.0,
+    client_timeout=600.0,
+):
     options = dict(seed=0, updates=updates, minimum=minimum, faults=strikes)
     if kind == "rounds":
         return over_selected(
-            clients, seconds, goal=10, cohort=round(10 * selection), round_timeout=round_timeout,
+            clients,
+            seconds,
+            goal=10,
+            cohort=round(10 * selection),
+            round_timeout=round_timeout,
             **options,
-        )  # fmt: skip
+        )
     return buffered(
-        clients, seconds, buffer=10, concurrency=round(10 * selection),
-        client_timeout=client_timeout, refill=kind if kind.startswith("at_") else "at_update",
+        clients,
+        seconds,
+        buffer=10,
+        concurrency=round(10 * selection),
+        client_timeout=client_timeout,
+        refill=kind if kind.startswith("at_") else "at_update",
         **options,
-    )  # fmt: skip
+    )
 
 
 # Every schedule ends.
@@ -197,15 +214,28 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
 
     # Rounds of three: one report of three, then three of three, over and over.
     made = over_selected(
-        6, seconds, seed=0, goal=3, cohort=3, updates=12, round_timeout=10.0, minimum=2,
+        6,
+        seconds,
+        seed=0,
+        goal=3,
+        cohort=3,
+        updates=12,
+        round_timeout=10.0,
+        minimum=2,
         faults=strikes,
-    )  # fmt: skip
+    )
     assert made.time.tolist() == [10, 18, 28, 36] and made.updates.tolist() == [0, 3, 3, 6]
     told = summary.summarise(TWO_GROUPS, made, np.ones(6), made.examples < 1)
     assert told["abandoned"] == 2 and told["server_steps"] == 4 and told["dispatches"] == 12
     assert told["faults"] == {
-        "drop_out": 2, "crash": 2, "nan": 2, "inf": 0, "huge": 0, "duplicate": 2, "left": 0
-    }  # fmt: skip
+        "drop_out": 2,
+        "crash": 2,
+        "nan": 2,
+        "inf": 0,
+        "huge": 0,
+        "duplicate": 2,
+        "left": 0,
+    }
     assert told["reports"] == {"on_time": 6, "late": 0, "unused": 2, "in_flight": 0, "lost": 4}
     # Each crash came after a quarter of 8 s; each abandoned round wasted one whole report, and so
     # did each report of NaN.

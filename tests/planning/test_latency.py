@@ -182,9 +182,9 @@ def test_persistence_is_a_share(persistence):
 def test_time_per_example_goes_along_with_communication():
     who = people(*[1] * 20_000)
     for correlation in (-1.0, -0.4, 0.0, 0.7, 1.0):
-        factors = np.log(latency.one_epoch(
-            who, latency.PER_EXAMPLE, seed=0, correlation=correlation
-        ))  # fmt: skip
+        factors = np.log(
+            latency.one_epoch(who, latency.PER_EXAMPLE, seed=0, correlation=correlation)
+        )
         for z, mu, sigma in zip(factors, (2.7, 3.0, -1.6), (1.0, 0.3, 0.5)):  # as ever, one by one
             assert stats.kstest((z - mu) / sigma, "norm").pvalue > 1e-3
         expected = np.eye(3)

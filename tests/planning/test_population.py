@@ -290,8 +290,9 @@ def test_cifar100_with_other_straggler_classes():
 
 
 def test_a_number_for_each_client_from_its_groups():
-    six = population.Population(np.ones(6, np.int64), np.array([0, 1, 1, 0, 1, 0], np.int16),
-                                ("new", "old"), "six clients")  # fmt: skip
+    six = population.Population(
+        np.ones(6, np.int64), np.array([0, 1, 1, 0, 1, 0], np.int16), ("new", "old"), "six clients"
+    )
     assert six.by_group({"old": 0.5}, 0.0).tolist() == [0, 0.5, 0.5, 0, 0.5, 0]
     assert six.by_group({"old": 0.5}, 1.0).tolist() == [1, 0.5, 0.5, 1, 0.5, 1]
     with pytest.raises(BadInput, match="no group 'odl' in six clients; did you mean 'old'"):

@@ -35,10 +35,13 @@ def test_every_published_row_has_a_preset():
         task, latency, _ = name.split("/")
         counts[task, latency] = counts.get((task, latency), 0) + 1
     assert counts == {
-        ("emnist", "per-example"): 12, ("emnist", "per-domain"): 12,
-        ("cifar100", "per-example"): 11, ("cifar100", "per-domain"): 11,
-        ("stackoverflow", "per-example"): 10, ("stackoverflow", "per-domain"): 11,
-    }  # fmt: skip
+        ("emnist", "per-example"): 12,
+        ("emnist", "per-domain"): 12,
+        ("cifar100", "per-example"): 11,
+        ("cifar100", "per-domain"): 11,
+        ("stackoverflow", "per-example"): 10,
+        ("stackoverflow", "per-domain"): 11,
+    }
 
 
 @pytest.mark.parametrize("name", AIMED_AT)
@@ -55,7 +58,10 @@ def test_anomalous_rows_are_exactly_the_known_ones():
     assert marked - limited == {
         "emnist/per-domain/feast",
         "stackoverflow/per-example/fedavg-over-selection",
-        *(f"emnist/{latency}/{row}" for latency in ("per-example", "per-domain")
-          for row in ("fedbuff", "fedbuff-ema")),
-    }  # fmt: skip
+        *(
+            f"emnist/{latency}/{row}"
+            for latency in ("per-example", "per-domain")
+            for row in ("fedbuff", "fedbuff-ema")
+        ),
+    }
     assert len(limited) == 6

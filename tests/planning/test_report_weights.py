@@ -52,8 +52,13 @@ def test_whoever_seldom_takes_part_weighs_more():
 
 
 def test_they_multiply():
-    found = weights(by="examples", discount="polynomial", exponent=1.0, local_steps="normalised",
-                    participation="corrected")  # fmt: skip
+    found = weights(
+        by="examples",
+        discount="polynomial",
+        exponent=1.0,
+        local_steps="normalised",
+        participation="corrected",
+    )
     np.testing.assert_allclose(found, [2.5, 0, 3.5 / 4 * 6, 0.5, 4 / 9 / 2 * 3], rtol=1e-15)
 
 
@@ -91,18 +96,22 @@ def test_nobody_weighs_nothing():
 def two_rounds():
     """Of three clients two are waited for; the third of the first round comes during the second."""
     draw = Draw(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), np.full(6, 10))
-    plan = over_selected(3, lambda first, who: draw, seed=0, goal=2, cohort=3, updates=4,
-                         late_rounds=2)  # fmt: skip
+    plan = over_selected(
+        3, lambda first, who: draw, seed=0, goal=2, cohort=3, updates=4, late_rounds=2
+    )
     on_time = Fate.ON_TIME
     assert plan.fate.tolist() == [on_time, on_time, Fate.LATE, on_time, on_time, Fate.IN_FLIGHT]
     return plan
 
 
-@pytest.mark.parametrize("settles, parts", [
-    ("never", [1 / 3, 2 / 3, 0, 4 / 9, 5 / 9, 0]),
-    ("at_arrival", [1 / 3, 2 / 3, 0, 4 / 9, 5 / 9, 0]),
-    ("next_step", [1 / 3, 2 / 3, 3 / 12, 4 / 12, 5 / 12, 0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settles, parts",
+    [
+        ("never", [1 / 3, 2 / 3, 0, 4 / 9, 5 / 9, 0]),
+        ("at_arrival", [1 / 3, 2 / 3, 0, 4 / 9, 5 / 9, 0]),
+        ("next_step", [1 / 3, 2 / 3, 3 / 12, 4 / 12, 5 / 12, 0]),
+    ],
+)
 def test_what_part_of_its_step_a_report_is(settles, parts):
     plan, work = two_rounds(), np.arange(1, 7)
     found = parts_of_steps(plan, settles, 2, np.ones(3, int), work, lambda r: 1.0 * r.local_steps)
@@ -114,9 +123,13 @@ def test_what_is_dropped_is_no_part_of_its_step():
     fault = np.where(np.arange(6) == 1, Fault.NAN, 0).astype(np.int8)
     for weight, parts in ((1.0, [1, 0, 0, 0.5, 0.5, 0]), (0.0, [0] * 6)):
         found = parts_of_steps(
-            plan._replace(fault=fault), "never", 1, np.full(3, 10), plan.examples,
+            plan._replace(fault=fault),
+            "never",
+            1,
+            np.full(3, 10),
+            plan.examples,
             lambda reports, weight=weight: weight * reports.examples,
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(found, parts, rtol=1e-15)
 
 
@@ -125,8 +138,9 @@ def test_what_is_dropped_is_no_part_of_its_step():
 def test_parts_are_of_the_weights_that_training_has(settles, patience):
     """Late reports that are settled apart are no part of a step, but count as having been there."""
     table = np.random.default_rng(0).lognormal(0, 1.0, 300)
-    plan = over_selected(9, table_latency(table), seed=0, goal=3, cohort=5, updates=120,
-                         late_rounds=3, **patience)  # fmt: skip
+    plan = over_selected(
+        9, table_latency(table), seed=0, goal=3, cohort=5, updates=120, late_rounds=3, **patience
+    )
     rows = rows_of(plan, settles, seed=0, teachers=3)
     weight, totals = np.zeros(len(plan.client)), np.zeros(plan.steps)
     for i, dispatch in enumerate(rows.dispatch):
@@ -134,8 +148,14 @@ def test_parts_are_of_the_weights_that_training_has(settles, patience):
             weight[dispatch] = (1 + rows.step[i]) / (1 + rows.before[i])
             totals[rows.joins[i]] += weight[dispatch]
     weight[rows.dispatch] /= np.maximum(totals[rows.joins], 1e-9)
-    found = parts_of_steps(plan, settles, 3, np.ones(9, int), plan.examples,
-                           lambda r: report_weights(r, participation="corrected"))  # fmt: skip
+    found = parts_of_steps(
+        plan,
+        settles,
+        3,
+        np.ones(9, int),
+        plan.examples,
+        lambda r: report_weights(r, participation="corrected"),
+    )
     np.testing.assert_allclose(found, weight, rtol=1e-12)
     made = len(np.unique(plan.step[plan.fate == Fate.ON_TIME]))
     assert (made < plan.steps) == bool(patience) and np.any(plan.fate == Fate.LATE)

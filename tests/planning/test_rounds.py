@@ -32,9 +32,15 @@ from tests.support.timetables import (
 )
 
 ONE_OF_TWO = dict(
-    clients=2, cohort=2, goal=1, updates=2, seed=0,
-    late_seconds=None, late_rounds=None, count="on_time",
-)  # fmt: skip
+    clients=2,
+    cohort=2,
+    goal=1,
+    updates=2,
+    seed=0,
+    late_seconds=None,
+    late_rounds=None,
+    count="on_time",
+)
 ROUNDS = dict(clients=9, goal=2, cohort=4, updates=10)
 
 
@@ -45,11 +51,15 @@ def witness(case, table, rounds, codes=(Fault.NONE,)):
     return events.over_selected(
         lambda t: row[t].tolist(),
         lambda d, client: np.inf if is_lost(codes[d % len(codes)]) else table[d % len(table)],
-        goal=case["goal"], cohort=case["cohort"], rounds=rounds,
-        late_seconds=case["late_seconds"], late_rounds=case["late_rounds"],
-        round_timeout=case.get("round_timeout"), minimum=case.get("minimum"),
+        goal=case["goal"],
+        cohort=case["cohort"],
+        rounds=rounds,
+        late_seconds=case["late_seconds"],
+        late_rounds=case["late_rounds"],
+        round_timeout=case.get("round_timeout"),
+        minimum=case.get("minimum"),
         twice=lambda d: codes[d % len(codes)] == Fault.DUPLICATE,
-    )  # fmt: skip
+    )
 
 
 def plan_of(case, table, **changes):
@@ -128,8 +138,16 @@ def test_a_round_is_given_up_by_hand():
     strict = over_selected(3, table_latency(table), minimum=2, **options)
     assert strict.time.tolist() == [2, 7, 10] and strict.updates.tolist() == [2, 2, 4]
     assert [NAMES[fate] for fate in strict.fate] == [
-        "on_time", "on_time", "unused", "unused", "unused", "unused", "on_time", "on_time", "unused"
-    ]  # fmt: skip
+        "on_time",
+        "on_time",
+        "unused",
+        "unused",
+        "unused",
+        "unused",
+        "on_time",
+        "on_time",
+        "unused",
+    ]
     lenient = over_selected(3, table_latency(table), **options)
     assert lenient.updates.tolist() == [2, 3, 5] and NAMES[lenient.fate[3]] == "on_time"
     assert_same(strict, lenient, "client version start report time duration")
@@ -308,8 +326,9 @@ def test_impossible_rounds_are_one_line(changes, complaint):
 
 def test_who_checks_in_less_often_takes_part_less_often():
     weights = np.r_[np.full(50, 0.25), np.ones(50), np.zeros(20)]
-    plan = over_selected(120, table_latency([1.0]), seed=0, goal=2, cohort=2, updates=40_000,
-                         check_in=weights)  # fmt: skip
+    plan = over_selected(
+        120, table_latency([1.0]), seed=0, goal=2, cohort=2, updates=40_000, check_in=weights
+    )
     rare, usual, never = np.split(np.bincount(plan.client, minlength=120), [50, 100])
     assert not never.any() and usual.sum() / rare.sum() == pytest.approx(4, rel=0.05)
 

@@ -32,8 +32,9 @@ def test_parts_lie_in_one_another_and_are_no_first_clients():
 
 def test_a_group_may_be_empty_and_tokens_and_names_go_along():
     group = np.array([0, 2, 0, 2], np.int16)
-    who = population.Population(np.arange(4), group, ("a", "b", "c"), "x", np.arange(4.0),
-                                tuple("0123"))  # fmt: skip
+    who = population.Population(
+        np.arange(4), group, ("a", "b", "c"), "x", np.arange(4.0), tuple("0123")
+    )
     part = subset.part(who, subset.chosen(who, 2))
     assert sorted(part.group) == [0, 2] and part.groups == who.groups
     assert part.tokens is not None and np.array_equal(part.tokens, part.examples)

@@ -42,8 +42,9 @@ def test_untrained_is_a_share_of_the_reports_that_count():
 
 
 def test_weight_is_a_share_of_server_steps():
-    plan = buffered(6, table_latency([1.0], CLIENTS.examples), seed=0, buffer=2, concurrency=2,
-                    updates=6)  # fmt: skip
+    plan = buffered(
+        6, table_latency([1.0], CLIENTS.examples), seed=0, buffer=2, concurrency=2, updates=6
+    )
     part = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.8, 0, 0])[: len(plan.client)]
     slow = CLIENTS.group[plan.client] == 1
     share = summarise(CLIENTS, plan, np.ones(6), plan.examples, part)["share"]

@@ -95,13 +95,22 @@ def test_over_selection_in_tiers_passes_nobody_over(capsys):
     assert "each of one of 4 tiers of like clients" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("sets, told", [
-    (["tiers=30"], "cohort=24 clients cannot be drawn from a tier of 1"),
-    (["tiers=501"], "tiers=501, expected from 1 to the 500 clients"),
-    (["tiers=0"], "schedule.tiers"),
-    (["tiers=2", "busy=skip"], "tiers are drawn from all of their clients; leave out `busy` and"),
-    (["tiers=2", "availability.groups={standard={begin=0.0, hours=9.0}}"], "tiers are drawn from"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sets, told",
+    [
+        (["tiers=30"], "cohort=24 clients cannot be drawn from a tier of 1"),
+        (["tiers=501"], "tiers=501, expected from 1 to the 500 clients"),
+        (["tiers=0"], "schedule.tiers"),
+        (
+            ["tiers=2", "busy=skip"],
+            "tiers are drawn from all of their clients; leave out `busy` and",
+        ),
+        (
+            ["tiers=2", "availability.groups={standard={begin=0.0, hours=9.0}}"],
+            "tiers are drawn from",
+        ),
+    ],
+)
 def test_mistakes_are_one_line(capsys, sets, told):
     words = [word for given in sets for word in ("--set", given)]
     assert main(["plan", OVER, *words]) == 2

@@ -36,8 +36,12 @@ def used(plan, settles, k):
     for d in range(len(plan.client)):
         late = plan.fate[d] == Fate.LATE
         arrives = plan.step[d] < plan.steps and plan.step[d] - plan.version[d] < k
-        learns = {"never": False, "by_round": True, "at_arrival": arrives,
-                  "next_step": joins(plan, d) < plan.steps}  # fmt: skip
+        learns = {
+            "never": False,
+            "by_round": True,
+            "at_arrival": arrives,
+            "next_step": joins(plan, d) < plan.steps,
+        }
         if plan.fate[d] == Fate.ON_TIME or late and learns[settles]:
             yield d
 
@@ -76,8 +80,9 @@ def test_the_rows_are_the_clients_that_somebody_learns_from(plan, settles, k):
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_a_report_older_than_the_history_is_left_out(k):
     table = np.random.default_rng(0).lognormal(0, 1.5, 200)
-    plan = over_selected(9, table_latency(table), seed=0, goal=2, cohort=5, updates=80,
-                         late_rounds=4)  # fmt: skip
+    plan = over_selected(
+        9, table_latency(table), seed=0, goal=2, cohort=5, updates=80, late_rounds=4
+    )
     rows = rows_of(plan, "at_arrival", seed=0, teachers=k)
     late = plan.fate == Fate.LATE
     age = (plan.step - plan.version)[late]
@@ -88,8 +93,17 @@ def test_a_report_older_than_the_history_is_left_out(k):
 
 def test_an_abandoned_step_takes_nobody_along():
     """What comes during it joins the one after, at the staleness that it came with."""
-    plan = over_selected(9, table_latency([1.0, 2, 5, 1, 9, 9, 1, 1, 1]), seed=0, goal=2, cohort=3,
-                         updates=6, late_rounds=3, round_timeout=4.0, minimum=2)  # fmt: skip
+    plan = over_selected(
+        9,
+        table_latency([1.0, 2, 5, 1, 9, 9, 1, 1, 1]),
+        seed=0,
+        goal=2,
+        cohort=3,
+        updates=6,
+        late_rounds=3,
+        round_timeout=4.0,
+        minimum=2,
+    )
     assert plan.time.tolist() == [2, 6, 7] and plan.fate[2] == Fate.LATE and plan.step[2] == 1
     rows = rows_of(plan, "next_step", seed=0)
     assert rows.dispatch.tolist() == [0, 1, 2, 6, 7]
@@ -99,8 +113,9 @@ def test_an_abandoned_step_takes_nobody_along():
 
 
 def test_a_report_beyond_the_goal_joins_the_next_step_not_the_one_of_its_moment():
-    plan = over_selected(9, table_latency([1.0, 2, 2, 1, 2, 3]), seed=0, goal=2, cohort=3,
-                         updates=4, late_rounds=3)  # fmt: skip
+    plan = over_selected(
+        9, table_latency([1.0, 2, 2, 1, 2, 3]), seed=0, goal=2, cohort=3, updates=4, late_rounds=3
+    )
     assert plan.fate[2] == Fate.LATE and plan.step[2] == plan.version[2] == 0
     rows = rows_of(plan, "next_step", seed=0)
     assert rows.dispatch.tolist() == [0, 1, 2, 3, 4]
@@ -159,8 +174,9 @@ def test_there_are_no_more_slots_than_buckets_open_at_once(plan, settles):
 
 def test_over_selected_fedavg_trains_exactly_the_goal():
     who = population.emnist()
-    plan = over_selected(3400, latency(who, PER_DOMAIN, seed=0), seed=0, goal=20,
-                         cohort=26, updates=2000)  # fmt: skip
+    plan = over_selected(
+        3400, latency(who, PER_DOMAIN, seed=0), seed=0, goal=20, cohort=26, updates=2000
+    )
     rows = rows_of(plan, "never", seed=0)
     assert np.all(np.diff(rows.begin) == 20) and rows.slots == 1
     assert len(plan.client) == 2600 and np.all(rows.staleness == 0)
@@ -219,9 +235,14 @@ def test_teachers_are_drawn_evenly_from_the_last_rounds():
 
 def test_a_teacher_belongs_to_a_dispatch_whoever_else_is_used():
     plan = over_selected(
-        30, table_latency([3.0, 1.0, 2.0, 9.0]), seed=0, goal=2, cohort=4, updates=400,
+        30,
+        table_latency([3.0, 1.0, 2.0, 9.0]),
+        seed=0,
+        goal=2,
+        cohort=4,
+        updates=400,
         late_rounds=3,
-    )  # fmt: skip
+    )
     few, many = (rows_of(plan, settles, seed=0, teachers=3) for settles in ("never", "by_round"))
     assert len(few.dispatch) < len(many.dispatch)
     assert np.array_equal(few.teacher, many.teacher[np.isin(many.dispatch, few.dispatch)])

@@ -151,8 +151,12 @@ def test_what_strangers_wrote_does_not_run(browser, pages):
     assert seen.page.locator("a:not([href^='#'])").count() == 0
     assert seen.page.locator(".plot a").count() == 0
     # plotly knows tags of its own in labels, links among them, and templates.
-    labels = [one["label"] for one in seen.page.evaluate(
-        "JSON.parse(document.getElementById('data').textContent)[0].experiments")]  # fmt: skip
+    labels = [
+        one["label"]
+        for one in seen.page.evaluate(
+            "JSON.parse(document.getElementById('data').textContent)[0].experiments"
+        )
+    ]
     drawn = [label for label in labels if label.startswith("good ")]
     for text in ("<a href=https://example.com>click</a>", "<b>bold</b><br>", "${7*7} #{7*7}"):
         index = next(i for i, label in enumerate(drawn) if text in label)

@@ -51,8 +51,10 @@ def test_the_front_is_what_nothing_else_beats():
     points = [tuple(point) for point in rng.integers(0, 12, (40, 2)).astype(float)]
     for sign, less in ((1, False), (-1, True)):
         beaten = {
-            one for one in points for other in points
+            one
+            for one in points
+            for other in points
             if sign * other[0] >= sign * one[0] and other[1] >= one[1] and other != one
-        }  # fmt: skip
+        }
         front = [points[i] for i in curves.front(points, less)]
         assert front == sorted(set(points) - beaten)

@@ -30,12 +30,16 @@ def test_figures_repeat_byte_by_byte(found, suffix, tmp_path):
 
 def test_the_papers_comparisons_are_drawn_where_they_can_be(found):
     assert list(figures.result_figures(found)) == [
-        "emnist-per-domain-accuracy", "emnist-per-domain-trade-off",
-        "emnist-per-domain-trade-off-best", "emnist-per-domain-fedbuff-ema-and-adam",
-        "emnist-per-domain-fedadam-and-over-selection", "glyphs-per-domain-accuracy",
-        "glyphs-per-domain-trade-off", "glyphs-per-domain-trade-off-best",
+        "emnist-per-domain-accuracy",
+        "emnist-per-domain-trade-off",
+        "emnist-per-domain-trade-off-best",
+        "emnist-per-domain-fedbuff-ema-and-adam",
+        "emnist-per-domain-fedadam-and-over-selection",
+        "glyphs-per-domain-accuracy",
+        "glyphs-per-domain-trade-off",
+        "glyphs-per-domain-trade-off-best",
         "glyphs-per-domain-fedadam-and-over-selection",
-    ]  # fmt: skip
+    ]
 
 
 def test_lines_are_medians_and_diverged_trials_end_in_a_cross(found):
@@ -56,8 +60,13 @@ def test_what_diverged_is_in_the_legend_of_the_trade_off(found):
 
 def test_a_large_sweep_has_no_legend_over_its_axes(tmp_path):
     for index in range(30):
-        run_folder(tmp_path, "glyphs/per-domain/feast", digest=f"{index:04}", points=2,
-                   set=(f"kappa={index / 30}",))  # fmt: skip
+        run_folder(
+            tmp_path,
+            "glyphs/per-domain/feast",
+            digest=f"{index:04}",
+            points=2,
+            set=(f"kappa={index / 30}",),
+        )
     (part,) = figures.accuracy_figure(records.find([tmp_path])).subfigs
     assert not part.legends and len(part.axes[0].lines) == 30
 

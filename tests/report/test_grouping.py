@@ -12,13 +12,19 @@ def found(tmp_path):
 
 
 def test_tasks_and_latencies_come_in_the_papers_order(tmp_path):
-    for name in ("glyphs/per-domain/feast", "stackoverflow/per-domain/feast",
-                 "emnist/per-domain/feast", "emnist/per-example/feast"):  # fmt: skip
+    for name in (
+        "glyphs/per-domain/feast",
+        "stackoverflow/per-domain/feast",
+        "emnist/per-domain/feast",
+        "emnist/per-example/feast",
+    ):
         run_folder(tmp_path, name)
     assert [section.title for section in found(tmp_path)] == [
-        "EMNIST, per-example latency", "EMNIST, per-domain latency",
-        "StackOverflow, per-domain latency", "glyphs, per-domain latency",
-    ]  # fmt: skip
+        "EMNIST, per-example latency",
+        "EMNIST, per-domain latency",
+        "StackOverflow, per-domain latency",
+        "glyphs, per-domain latency",
+    ]
 
 
 def test_trials_of_equal_settings_are_one_experiment(tmp_path):
@@ -73,8 +79,9 @@ def test_a_seed_from_before_a_setting_and_after_is_shown_twice(tmp_path):
     run_folder(tmp_path, seed=2, digest="after")
     (section,) = found(tmp_path)
     assert {e.label: len(e.trials) for e in section.experiments} == {
-        "fedadam [after]": 3, "fedadam [before]": 2
-    }  # fmt: skip
+        "fedadam [after]": 3,
+        "fedadam [before]": 2,
+    }
 
 
 def test_settings_that_are_refused_today_are_shown_as_they_were(tmp_path):
@@ -83,8 +90,9 @@ def test_settings_that_are_refused_today_are_shown_as_they_were(tmp_path):
     run_folder(tmp_path, seed=0, digest="here")
     (section,) = found(tmp_path)
     assert {e.label: (e.hash, len(e.trials)) for e in section.experiments} == {
-        "fedadam (gone=7)": ("gone", 2), "fedadam": (section.experiments[1].hash, 1)
-    }  # fmt: skip
+        "fedadam (gone=7)": ("gone", 2),
+        "fedadam": (section.experiments[1].hash, 1),
+    }
     assert section.experiments[0].paper is None
 
 

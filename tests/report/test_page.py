@@ -41,8 +41,14 @@ def elements(html):
 def hostile(root):
     """Every injection as a name, as a reason, as a group of clients and as a setting."""
     for index, text in enumerate(INJECTIONS):
-        folder = run_folder(root, text, status="diverged", diverged=text, digest=f"{index:08x}",
-                            changes={"comment": text})  # fmt: skip
+        folder = run_folder(
+            root,
+            text,
+            status="diverged",
+            diverged=text,
+            digest=f"{index:08x}",
+            changes={"comment": text},
+        )
         run = json.loads((folder / "run.json").read_text())
         run["schedule"]["share"][text] = run["schedule"]["share"].pop("straggler")
         run["versions"][text] = text
@@ -57,11 +63,46 @@ def attacked(tmp_path_factory):
 
 
 TAGS = {
-    "html", "head", "meta", "link", "title", "style", "body", "header", "p", "h1", "h2", "h3",
-    "nav", "a", "main", "section", "div", "table", "thead", "tbody", "tr", "th", "td", "span",
-    "svg", "line", "aside", "ul", "li", "figure", "figcaption", "button", "details", "summary",
-    "dl", "dt", "dd", "footer", "script",
-}  # fmt: skip
+    "html",
+    "head",
+    "meta",
+    "link",
+    "title",
+    "style",
+    "body",
+    "header",
+    "p",
+    "h1",
+    "h2",
+    "h3",
+    "nav",
+    "a",
+    "main",
+    "section",
+    "div",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "span",
+    "svg",
+    "line",
+    "aside",
+    "ul",
+    "li",
+    "figure",
+    "figcaption",
+    "button",
+    "details",
+    "summary",
+    "dl",
+    "dt",
+    "dd",
+    "footer",
+    "script",
+}
 
 
 def test_strangers_add_no_tag_no_handler_and_no_link(attacked):
@@ -101,10 +142,22 @@ def test_the_page_has_what_it_promises(tmp_path):
         tmp_path, "emnist/per-domain/feast", 2, status="diverged", diverged="gone", dropped=7
     )
     found = elements(page.page(records.find([tmp_path])))
-    for text in ("6 experiments, 14 trials", "5–95 % range", "paper 91.7 %", "Worth knowing",
-                 "diverged in 1 of 3", "seed 2 diverged: gone", "7 clients dropped",
-                 "1 of 3 unfinished", "probably copied", "FedAdam and over-selection",
-                 "schedule.over_selection", "Who took part", "11.8 %", "jax 0.10.2"):  # fmt: skip
+    for text in (
+        "6 experiments, 14 trials",
+        "5–95 % range",
+        "paper 91.7 %",
+        "Worth knowing",
+        "diverged in 1 of 3",
+        "seed 2 diverged: gone",
+        "7 clients dropped",
+        "1 of 3 unfinished",
+        "probably copied",
+        "FedAdam and over-selection",
+        "schedule.over_selection",
+        "Who took part",
+        "11.8 %",
+        "jax 0.10.2",
+    ):
         assert text in found.text, text
     (section,) = json.loads(found.scripts[0])
     feast = next(one for one in section["experiments"] if one["label"] == "feast")

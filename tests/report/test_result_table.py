@@ -68,8 +68,9 @@ def test_trials_on_other_data_are_a_row_of_their_own(tmp_path):
     table = one_table(tmp_path)
     rows = rows_by_label(table)
     assert {label: row.over for label, row in rows.items()} == {
-        "fedadam [data aaaa]": 2, "fedadam [data bbbb]": 1
-    }  # fmt: skip
+        "fedadam [data aaaa]": 2,
+        "fedadam [data bbbb]": 1,
+    }
     assert "not all runs were made with the same data" in table.notes
 
 

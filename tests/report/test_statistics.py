@@ -55,11 +55,11 @@ def test_methods_and_levels_have_names():
 
 def test_final_and_best(tmp_path):
     one = trial(tmp_path, [0.2, 0.8, 0.6])
-    assert statistics.outcome(one, "straggler_accuracy") == 0.6
-    assert statistics.outcome(one, "straggler_accuracy", best=True) == 0.8
-    assert statistics.outcome(one, "time_s", best=True) == 20  # of the same point
+    assert one.outcome("straggler_accuracy") == 0.6
+    assert one.outcome("straggler_accuracy", best=True) == 0.8
+    assert one.outcome("time_s", best=True) == 20  # of the same point
     lost = one._replace(status="diverged")
-    assert math.isnan(statistics.outcome(lost, "straggler_accuracy", best=True))
+    assert math.isnan(lost.outcome("straggler_accuracy", best=True))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,10 @@ def test_trials_that_never_reach_a_target_count_as_later_than_all(tmp_path):
     trials = [trial(tmp_path, fast, 0), trial(tmp_path, fast, 1), trial(tmp_path, slow, 2)]
     assert statistics.reached(trials, "straggler", 0.5)[1:] == (10.0, 2)
     assert statistics.reached(trials[1:], "straggler", 0.5)[1:] == (math.inf, 1)
-    four = [trial(tmp_path / "four", curve, seed) for seed, curve in enumerate(
-        [[0.0, 0.5], [0.5, 0.5], [0.25, 0.75], [0.1, 0.1]])]  # fmt: skip
+    four = [
+        trial(tmp_path / "four", curve, seed)
+        for seed, curve in enumerate([[0.0, 0.5], [0.5, 0.5], [0.25, 0.75], [0.1, 0.1]])
+    ]
     times = sorted(statistics.reached(four, "straggler", 0.5).times)
     assert statistics.reached(four, "straggler", 0.5).median == (times[1] + times[2]) / 2
 

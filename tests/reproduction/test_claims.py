@@ -8,8 +8,12 @@ def test_without_results_nothing_is_tested_but_plans():
     assert {claim.verdict for claim in claims(Compared(lambda v: None))} == {"not yet tested"}
     tested = [one for one in judged(lambda v: None, {}) if one.verdicts[0] != "not yet tested"]
     assert tested and all(one.verdicts[0] == one.verdicts[1] for one in tested)
-    assert all("[s]" in row[0] or "by plans" in one.text.lower()
-               for one in tested for row in one.rows if row[1])  # fmt: skip
+    assert all(
+        "[s]" in row[0] or "by plans" in one.text.lower()
+        for one in tested
+        for row in one.rows
+        if row[1]
+    )
 
 
 def test_every_comparison_is_named_once():

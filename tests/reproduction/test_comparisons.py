@@ -56,8 +56,15 @@ def test_stackoverflows_straggler_accuracies_are_nearer_to_one_another():
 
 def test_the_highest_the_lowest_and_places():
     table = "emnist/per-domain"
-    at = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
-                          fedavg=measured(70, 83), fare_dust=measured(60, 80)))  # fmt: skip
+    at = Compared(
+        numbers(
+            table,
+            feast=measured(99, 60),
+            fedadam=measured(80, 85),
+            fedavg=measured(70, 83),
+            fare_dust=measured(60, 80),
+        )
+    )
     assert held(at.extreme([table], "feast", "straggler", highest=True)) == [True]
     assert held(at.extreme([table], "feast", "total", highest=False)) == [True]
     assert held(at.extreme([table], "fedadam", "straggler", highest=True)) == [False]
@@ -65,17 +72,29 @@ def test_the_highest_the_lowest_and_places():
     assert held(at.rank([table], "fedavg", 3)) == [True]
     assert held(at.rank([table], "fare-dust", 3)) == [False]
     assert at.rank([table], "fare-dust", 3)[0].numbers == "4 of 4"
-    near = Compared(numbers(table, feast=measured(99, 60), fedadam=measured(80, 85),
-                            fedavg=measured(79.9, 83), fare_dust=measured(79.1, 80)))  # fmt: skip
+    near = Compared(
+        numbers(
+            table,
+            feast=measured(99, 60),
+            fedadam=measured(80, 85),
+            fedavg=measured(79.9, 83),
+            fare_dust=measured(79.1, 80),
+        )
+    )
     # Three are equal.
     assert near.rank([table], "fare-dust", 3)[0].numbers == "2 of 4, with 2 more as good"
 
 
 def test_others_that_are_always_at_the_top():
     here, there = "cifar100/per-domain", "emnist/per-domain"
-    both = {f"{here}/fare-dust": 50, f"{here}/feast": 60, f"{here}/fedadam": 40,
-            f"{there}/fare-dust": 90, f"{there}/feast": 80,
-            f"{there}/fedbuff-ema-adam": 99}  # fmt: skip
+    both = {
+        f"{here}/fare-dust": 50,
+        f"{here}/feast": 60,
+        f"{here}/fedadam": 40,
+        f"{there}/fare-dust": 90,
+        f"{there}/feast": 80,
+        f"{there}/fedbuff-ema-adam": 99,
+    }
 
     def at(**more: int) -> Compared:
         rows = both | {f"{there}/{row}": value for row, value in more.items()}
@@ -94,9 +113,16 @@ def test_others_that_are_always_at_the_top():
 
 def test_below_most_others():
     table = "emnist/per-domain"
-    at = Compared(numbers(table, fedbuff=measured(70, 80), fedbuff_ema=measured(99, 99),
-                          fedadam=measured(80, 80.9), fedavg=measured(71.1, 82),
-                          feast=measured(60, 79)))  # fmt: skip
+    at = Compared(
+        numbers(
+            table,
+            fedbuff=measured(70, 80),
+            fedbuff_ema=measured(99, 99),
+            fedadam=measured(80, 80.9),
+            fedavg=measured(71.1, 82),
+            feast=measured(60, 79),
+        )
+    )
     checks = at.below_most([table], "fedbuff")
     assert held(checks) == [True, False]
     assert [check.numbers for check in checks] == ["70.0, 2 of 3", "80.0, 1 of 3"]
@@ -115,8 +141,12 @@ def test_times():
     assert held(at.times_alike([table], "fedbuff-ema", "fedadam", 0.62)) == [True]
     assert held(at.fastest([table], "fedbuff-ema")) == [True]
     assert held(at.fastest([table], "fedadam")) == [False]
-    alike = numbers(table, fedadam=measured(1, 1, 1000), fedbuff_ema=measured(1, 1, 390),
-                    fedbuff=measured(1, 1, 380))  # fmt: skip
+    alike = numbers(
+        table,
+        fedadam=measured(1, 1, 1000),
+        fedbuff_ema=measured(1, 1, 390),
+        fedbuff=measured(1, 1, 380),
+    )
     assert held(Compared(alike).fastest([table], "fedbuff-ema")) == [True]  # FedBuff is no rival
 
 
@@ -143,8 +173,12 @@ def test_who_is_first_to_an_accuracy():
 
 def test_what_is_as_good_and_no_slower():
     table = "emnist/per-domain"
-    there = {"fare_dust": measured(90, 85, 200), "fedbuff": measured(89.5, 84.2, 100),
-             "fedadam": measured(99, 99, 203), "feast": measured(99, 99, 1)}  # fmt: skip
+    there = {
+        "fare_dust": measured(90, 85, 200),
+        "fedbuff": measured(89.5, 84.2, 100),
+        "fedadam": measured(99, 99, 203),
+        "feast": measured(99, 99, 1),
+    }
     (check,) = Compared(numbers(table, **there)).undominated([table], "fare-dust")
     assert check.held is False
     assert check.numbers == "90.0 / 85.0; FedBuff 89.5 / 84.2 in 50 % of the time"

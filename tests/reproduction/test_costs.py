@@ -38,8 +38,13 @@ def test_models_of_one_training_are_counted_once(there):
 def test_devices_are_told_apart(there):
     key = rows.Variant("emnist/per-domain/fedadam").key
     trials = there[key]
-    cpu = trials[0]._replace(run={**trials[0].run, "wall_s": 7200, "device": {
-        "platform": "cpu", "kind": "cpu", "trials_together": 1}})  # fmt: skip
+    cpu = trials[0]._replace(
+        run={
+            **trials[0].run,
+            "wall_s": 7200,
+            "device": {"platform": "cpu", "kind": "cpu", "trials_together": 1},
+        }
+    )
     most, other = costs.ran({key: [*trials, cpu]})["on"]
     assert (most["device"], other["device"]) == ("NVIDIA H200", "cpu")
     assert other["hours"] == 2 and other["trainings"] == 1 and most["trainings"] == len(trials)

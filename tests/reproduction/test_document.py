@@ -64,9 +64,13 @@ def test_what_the_readme_says_about_it(there):
     )
     waiting, *others = (
         rows.measured(rows.Variant(f"emnist/per-domain/{row}", sets), there)
-        for row, sets in (("fedadam", ()), ("fare-dust", ()), ("feast", ("kappa=0.2",)),
-                          ("fedbuff-ema-adam", ()))
-    )  # fmt: skip
+        for row, sets in (
+            ("fedadam", ()),
+            ("fare-dust", ()),
+            ("feast", ("kappa=0.2",)),
+            ("fedbuff-ema-adam", ()),
+        )
+    )
     for percent, ours in zip(said.groups(), others, strict=True):
         assert percent == f"{100 * ours.time_s.median / waiting.time_s.median:.0f}"
         assert ours.late_straggler > waiting.late_straggler and ours.late_total > waiting.late_total
@@ -77,9 +81,13 @@ def test_what_the_readme_says_of_cifar100(there):
     (cost,) = re.findall(r"κ costs ([\d.]+) points\s+of total", (ROOT / "README.md").read_text())
     waiting, over, dust, feast = (
         rows.measured(rows.Variant(f"cifar100/per-domain/{row}", sets), there)
-        for row, sets in (("fedadam", ()), ("fedadam-over-selection", ()), ("fare-dust", ()),
-                          ("feast", ("kappa=0.2",)))
-    )  # fmt: skip
+        for row, sets in (
+            ("fedadam", ()),
+            ("fedadam-over-selection", ()),
+            ("fare-dust", ()),
+            ("feast", ("kappa=0.2",)),
+        )
+    )
     assert cost == f"{waiting.late_total - feast.late_total:.1f}"
     assert over.time_s.median == dust.time_s.median
     for metric in ("late_straggler", "late_total"):
@@ -95,13 +103,19 @@ def test_the_command_table_has_the_numbers_of_the_page(there):
         variant.preset for variant in rows.published()
     )
     for row in found:
-        straggler, total, time = (row.metrics[key].median for key in
-                                  ("straggler_accuracy", "total_accuracy", "time_s"))  # fmt: skip
+        straggler, total, time = (
+            row.metrics[key].median for key in ("straggler_accuracy", "total_accuracy", "time_s")
+        )
         ours = rows.measured(rows.Variant(row.experiment.name), there)
         assert row.over == ours.trials and time == ours.time_s.median
         assert (100 * straggler, 100 * total) == (ours.straggler.median, ours.total.median)
-        shown = re.escape(row.experiment.paper["row"]), f"{100 * straggler:.1f}", (
-            f"{100 * total:.1f}"), f"{time:,.0f}", str(row.over)  # fmt: skip
+        shown = (
+            re.escape(row.experiment.paper["row"]),
+            f"{100 * straggler:.1f}",
+            (f"{100 * total:.1f}"),
+            f"{time:,.0f}",
+            str(row.over),
+        )
         assert re.search(r"^\| {}.* {} .* {} .* {} .* {} \|$".format(*shown), PAGE, re.M), shown
     every = sum(len(table.rows) for table in tables(trials))
     assert every == len(there)  # variants are rows as well, each once
@@ -116,8 +130,10 @@ def test_results_are_whole_small_and_belong(there):
         assert "path" not in trial.settings["task"]
         assert len(trial.curve["step"]) == rows.EVALUATIONS
         assert {file.name for file in trial.folder.iterdir()} == {
-            "curve.jsonl.gz", "run.json", "settings.toml"
-        }  # fmt: skip
+            "curve.jsonl.gz",
+            "run.json",
+            "settings.toml",
+        }
     assert sum(file.stat().st_size for file in rows.RESULTS.rglob("*.*")) < 4e6
 
 
@@ -154,8 +170,10 @@ def test_what_diverged_is_shown_and_compared_with_nothing(there, monkeypatch):
 
 
 def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
-    (trial, *_), (first, *others) = there[rows.Variant("emnist/per-domain/fedadam").key], (
-        rows.exchange())  # fmt: skip
+    (trial, *_), (first, *others) = (
+        there[rows.Variant("emnist/per-domain/fedadam").key],
+        (rows.exchange()),
+    )
     without = {key: trials for key, trials in there.items() if "stackoverflow" not in key[0]}
     monkeypatch.setattr(document, "found", lambda: without)
     assert "Not yet run: `python -m reproduction run stackoverflow --path DATA`" in page()

@@ -25,8 +25,10 @@ def test_who_is_on_time():
 
 
 def test_epochs_under_a_time_limit():
-    slow, fast = (planned.epochs(Variant(f"cifar100/{latency}/fedavg-time-limit"))
-                  for latency in ("per-domain", "per-example"))  # fmt: skip
+    slow, fast = (
+        planned.epochs(Variant(f"cifar100/{latency}/fedavg-time-limit"))
+        for latency in ("per-domain", "per-example")
+    )
     assert slow["straggler"] < 1 < slow["standard"]
     assert fast["straggler"] == fast["standard"] > 1  # which are alike there
     assert planned.epochs(Variant("cifar100/per-domain/fedavg"))["straggler"] == 1

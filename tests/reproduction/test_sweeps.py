@@ -27,8 +27,13 @@ def test_orders_along_an_open_point():
 
 
 def test_the_best_over_selection():
-    curve = {(): (82, 290), ("over_selection=1.1",): (85, 350), ("over_selection=1.3",): (60, 250),
-             ("over_selection=1.5",): (30, 180), "fedadam": (86, 800)}  # fmt: skip
+    curve = {
+        (): (82, 290),
+        ("over_selection=1.1",): (85, 350),
+        ("over_selection=1.3",): (60, 250),
+        ("over_selection=1.5",): (30, 180),
+        "fedadam": (86, 800),
+    }
 
     def found(variant: Variant):
         name = "fedadam" if variant.preset.endswith("fedadam") else variant.sets

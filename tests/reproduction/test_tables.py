@@ -21,8 +21,10 @@ def test_few_trials_are_told(numbers):
 
 
 def test_rows_with_fewer_updates_are_marked(numbers):
-    for name, marked in (("emnist/per-example", ["FedBuff + EMA †", "FedBuff †"]),
-                         ("cifar100/per-domain", [])):  # fmt: skip
+    for name, marked in (
+        ("emnist/per-example", ["FedBuff + EMA †", "FedBuff †"]),
+        ("cifar100/per-domain", []),
+    ):
         table = tables.table(name, numbers)
         assert [row[0] for row in table.rows if "†" in row[0]] == marked
         assert table.note == ("† 80,000 updates; all others 100,000." if marked else "")

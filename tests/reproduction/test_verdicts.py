@@ -10,16 +10,30 @@ def test_verdicts():
     yes, no, blind = (Check("", "", held) for held in (True, False, None))
     cases = ([], [yes, yes], [yes, no], [no], [blind], [yes, blind], [no, blind])
     verdicts = [Claim("", "", some).verdict for some in cases]
-    assert verdicts == ["not yet tested", "held", "partly held", "not held", "not to be seen",
-                        "partly held", "not held"]  # fmt: skip
+    assert verdicts == [
+        "not yet tested",
+        "held",
+        "partly held",
+        "not held",
+        "not to be seen",
+        "partly held",
+        "not held",
+    ]
 
 
 def test_most_is_more_than_half():
     yes, no, blind = (Check("", "", held) for held in (True, False, None))
     cases = ([yes, yes, no], [yes, no], [yes, no, no], [yes, blind], [yes], [blind], [])
     verdicts = [Claim("", "", some, most=True).verdict for some in cases]
-    assert verdicts == ["held", "not held", "not held", "not held", "held", "not to be seen",
-                        "not yet tested"]  # fmt: skip
+    assert verdicts == [
+        "held",
+        "not held",
+        "not held",
+        "not held",
+        "held",
+        "not to be seen",
+        "not yet tested",
+    ]
     assert Claim("", "", cases[0], most=True).holding == 2
 
 
@@ -29,10 +43,13 @@ def above(at: Compared) -> list[Claim]:
     return [Claim("", "", checks + at.times(table, "fare-dust", "fedadam"))]
 
 
-@pytest.mark.parametrize("ends, last, verdicts, accuracies", [
-    (80, 95, ("not held", "held"), (0, 2)),
-    (95, 80, ("held", "not held"), (2, 2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ends, last, verdicts, accuracies",
+    [
+        (80, 95, ("not held", "held"), (0, 2)),
+        (95, 80, ("held", "not held"), (2, 2)),
+    ],
+)
 def test_a_claim_is_judged_three_times(ends, last, verdicts, accuracies):
     """By ends of curves, by last evaluations, and by published tables."""
     table = "emnist/per-domain"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from stragglers.runs import checkpoint, bundles, trials
-from stragglers.config import loading
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import bundles, checkpoint, trials
 from stragglers.runs.workers import seeds_of
 from tests.runs.test_trials import FEAST, FEDAVG, jobs, write
 
@@ -25,7 +25,9 @@ def test_seeds_share_programs_that_fill_an_accelerator(tmp_path, on_cpu, monkeyp
 
 def test_what_differs_aside_of_training_is_trained_once(tmp_path):
     kappas = {f"{FEAST}{kappa}": f"kappa={kappa}" for kappa in (0.0, 0.1)}
-    documents = {name: loading.override(loading.read(FEAST), given) for name, given in kappas.items()}
+    documents = {
+        name: loading.override(loading.read(FEAST), given) for name, given in kappas.items()
+    }
     a, b = (trials.jobs_of({name: document}, 3, tmp_path) for name, document in documents.items())
     average = loading.override(loading.read(FEDAVG), "ema=0.9")
     fedavg = jobs(tmp_path, (FEDAVG,)) + trials.jobs_of({"average": average}, 2, tmp_path)
@@ -34,17 +36,33 @@ def test_what_differs_aside_of_training_is_trained_once(tmp_path):
     every = [*a, *beta, *b, *fedavg]
     assert bundles.bundles(every, 1) == [*map(list, zip(a, b)), beta, *both]
     assert bundles.bundles(every, 2) == [
-        [a[0], b[0], a[1], b[1]], [a[2], b[2]], beta, [*both[0], *both[1]]
-    ]  # fmt: skip
+        [a[0], b[0], a[1], b[1]],
+        [a[2], b[2]],
+        beta,
+        [*both[0], *both[1]],
+    ]
     # Of the first seed one is there already: what is left has no match of its own.
     assert bundles.bundles([*a[1:], *b], 3) == [[a[1], b[1], a[2], b[2]], [b[0]]]
 
 
-@pytest.mark.parametrize("given", [
-    "history=all", "teacher_lr=0.5", "teacher_step=server", "server.learning_rate=0.5",
-    "distillation=0.5", "late_rounds=7", "goal=5", "persistence=1.0", "evaluations=7", "writers=30",
-    "precision=float32", "lanes=3", "aggregation.weight=examples",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        "history=all",
+        "teacher_lr=0.5",
+        "teacher_step=server",
+        "server.learning_rate=0.5",
+        "distillation=0.5",
+        "late_rounds=7",
+        "goal=5",
+        "persistence=1.0",
+        "evaluations=7",
+        "writers=30",
+        "precision=float32",
+        "lanes=3",
+        "aggregation.weight=examples",
+    ],
+)
 def test_what_training_depends_on_is_trained_apart(tmp_path, given):
     document = loading.read("glyphs/per-domain/fare-dust")
     documents = {"a": document, "b": loading.override(document, given)}
@@ -71,7 +89,9 @@ def test_other_data_is_another_training(tmp_path):
 def test_only_so_many_models_share_a_training(tmp_path, monkeypatch):
     monkeypatch.setattr(bundles, "MODELS", 4)
     document = loading.read(FEAST)
-    documents = {str(kappa): loading.override(document, f"kappa={kappa / 10}") for kappa in range(6)}
+    documents = {
+        str(kappa): loading.override(document, f"kappa={kappa / 10}") for kappa in range(6)
+    }
     every = trials.jobs_of(documents, 2, tmp_path)
     assert [len(bundle) for bundle in bundles.bundles(every, 1)] == [3, 3, 3, 3]
     assert [len(bundle) for bundle in bundles.bundles(every, 2)] == [6, 6]

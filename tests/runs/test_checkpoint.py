@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers.runs import checkpoint, recorder, records, workers
-from stragglers.config import loading
-from stragglers.simulator import simulate
 from stragglers._core import toml_files
-from stragglers.simulator.trial_state import Course
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
 from stragglers.report import result_table
-from stragglers.simulator.simulate import Moment
+from stragglers.runs import checkpoint, recorder, records, workers
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News, Terms
+from stragglers.simulator import simulate
+from stragglers.simulator.simulate import Moment
+from stragglers.simulator.trial_state import Course
 from tests.support.disk import spoil
 
 ROUNDS = ["writers=12", "goal=3", "updates=30", "evaluations=4"]
@@ -50,10 +50,15 @@ def record_jobs(jobs, stop=lambda: False, **options):
     said = []
     try:
         recorder.record(
-            [job.folder for job in jobs], [job.name for job in jobs],
-            [job.experiment for job in jobs], on_start=lambda start: None,
-            on_progress=lambda trial, progress: None, say=said.append, stop=stop, **options,
-        )  # fmt: skip
+            [job.folder for job in jobs],
+            [job.name for job in jobs],
+            [job.experiment for job in jobs],
+            on_start=lambda start: None,
+            on_progress=lambda trial, progress: None,
+            say=said.append,
+            stop=stop,
+            **options,
+        )
     except checkpoint.Kept:
         said.append("kept")
     return said
@@ -255,9 +260,12 @@ def start(out, *arguments):
     command += ["--out", str(out), "--checkpoint-minutes", "0", *arguments]
     # On an accelerator, which a plugin without one is taken for, processes would wait for others.
     return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )  # fmt: skip
+    )
 
 
 def kept(out):

@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
-from stragglers.config import loading
 from stragglers._core import jax_env
+from stragglers.config import loading
 from stragglers.runs import records, trials, workers
+from stragglers.runs.device_lock import shared, turn
 from stragglers.runs.progress import Shown
 from stragglers.runs.signals import Wish
-from stragglers.runs.device_lock import shared, turn
 from stragglers.runs.workers import News
 
 WAITS = """

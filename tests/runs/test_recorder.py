@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from stragglers.config import loading
-from stragglers.runs import records
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import curve, records, run_folder
 from stragglers.runs.recorder import record
 from stragglers.runs.train import prepare, train
 
@@ -19,9 +19,13 @@ EXPERIMENT = loading.experiment_from(loading.override_all(loading.read(NAME), SM
 def recorded(folder, interrupt=lambda trial, progress: None, experiments=(EXPERIMENT,)):
     folders = [folder / f"run{number}" for number in range(len(experiments))]
     return record(
-        folders, [NAME] * len(folders), experiments, on_start=lambda start: None,
-        on_progress=interrupt, say=lambda line: None,
-    )  # fmt: skip
+        folders,
+        [NAME] * len(folders),
+        experiments,
+        on_start=lambda start: None,
+        on_progress=interrupt,
+        say=lambda line: None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +40,14 @@ def test_it_says_what_it_was_made_with_and_of(folder):
     assert set(run["versions"]) == {"stragglers", "python", "jax", "jaxlib", "numpy"}
     assert run["versions"]["jax"] == jax.__version__
     assert run["device"] == {
-        "platform": "cpu", "kind": "cpu", "threads": 1, "devices": 1, "lanes": 1,
-        "trials_together": 1, "models_together": 1,
-    }  # fmt: skip
+        "platform": "cpu",
+        "kind": "cpu",
+        "threads": 1,
+        "devices": 1,
+        "lanes": 1,
+        "trials_together": 1,
+        "models_together": 1,
+    }
     *parts, other, preparing = run["memory"].items()
     assert all(size > 0 for _, size in parts)
     assert (other, preparing) == (("other", 0), ("preparing", 0))  # which a CPU does not tell
@@ -54,7 +63,7 @@ def test_it_holds_what_training_gives(folder):
     assert len(result.curve) == 3 and read.run["trained"] == result.trained
     for index, point in enumerate(result.curve):
         row = point._asdict() | point.metrics._asdict()
-        same = [name for name in records.COLUMNS if name != "wall_s"]
+        same = [name for name in curve.COLUMNS if name != "wall_s"]
         assert [read.curve[name][index] for name in same] == [row[name] for name in same]
     weights = load_file(folder / "model.safetensors")
     for prefix, tree in (("w", result.params), ("model", result.model)):
@@ -80,7 +89,7 @@ def test_an_interruption_leaves_what_was_evaluated_and_a_run_to_start_anew(tmp_p
         recorded(tmp_path, interrupt)
     left = records.load(tmp_path / "run0")
     assert left.status == "running" and left.curve["step"].size == 1
-    records.check_free(tmp_path / "run0")
+    run_folder.check_free(tmp_path / "run0")
     recorded(tmp_path)
     again = records.load(tmp_path / "run0")
     assert again.status == "finished" and again.curve["step"].size == 3
@@ -116,8 +125,13 @@ def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
     other = loading.experiment_from(
         loading.override_all(loading.read(NAME), [*SMALL, "seed=1", "lanes=4"])
     )
-    recorded(tmp_path, experiments=[loading.experiment_from(
-        loading.override_all(loading.read(NAME), [*SMALL, "lanes=4"])), other])  # fmt: skip
+    recorded(
+        tmp_path,
+        experiments=[
+            loading.experiment_from(loading.override_all(loading.read(NAME), [*SMALL, "lanes=4"])),
+            other,
+        ],
+    )
     first, second = (records.load(tmp_path / f"run{trial}") for trial in (0, 1))
     alone = records.load(folder)
     assert first.run["device"]["trials_together"] == second.run["device"]["trials_together"] == 2
@@ -128,11 +142,14 @@ def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
     assert not np.array_equal(first.curve["time_s"], second.curve["time_s"])
 
 
-@pytest.mark.parametrize("name, sets", [
-    ("feast", [["kappa=0.0"], [], ["kappa=0.2", "beta=0.8"], ["ema=0.5"]]),
-    ("fare-dust", [["ema=0.0"], [], ["average=corrected"]]),
-    ("fedavg", [["ema=0.5"], []]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, sets",
+    [
+        ("feast", [["kappa=0.0"], [], ["kappa=0.2", "beta=0.8"], ["ema=0.5"]]),
+        ("fare-dust", [["ema=0.0"], [], ["average=corrected"]]),
+        ("fedavg", [["ema=0.5"], []]),
+    ],
+)
 def test_models_of_one_training_have_the_bits_of_their_own(tmp_path, name, sets):
     document = loading.override_all(loading.read(f"glyphs/per-domain/{name}"), SMALL)
     each = [loading.experiment_from(loading.override_all(document, some)) for some in sets]
@@ -143,7 +160,7 @@ def test_models_of_one_training_have_the_bits_of_their_own(tmp_path, name, sets)
         one = records.load(tmp_path / "together" / f"run{number}")
         assert one.settings == own.settings and one.run["trained"] == own.run["trained"]
         assert one.run["device"] == own.run["device"] | {"models_together": len(sets)}
-        for column in set(records.COLUMNS) - {"wall_s"}:
+        for column in set(curve.COLUMNS) - {"wall_s"}:
             np.testing.assert_array_equal(one.curve[column], own.curve[column])
         weights = [record.folder / "model.safetensors" for record in (one, own)]
         assert weights[0].read_bytes() == weights[1].read_bytes()

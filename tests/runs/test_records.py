@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from stragglers.config import loading
-from stragglers.runs import records
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import curve, records, run_folder
 from stragglers.runs.device_lock import turn
 
 NAME = "glyphs/per-domain/feast"
@@ -24,22 +24,22 @@ def settings(seed=0, name=NAME, **changes):
 
 
 def evaluation(step, **values):
-    point = {name: kind(step) for name, kind in records.COLUMNS.items()}
+    point = {name: kind(step) for name, kind in curve.COLUMNS.items()}
     return point | {name: 0.1 * step for name in point if name.endswith("_accuracy")} | values
 
 
 def written(out, seed=0, points=3, status="finished", together=1, **changes):
     """A run folder, as training leaves it."""
     chosen = settings(seed, **changes)
-    folder = records.folder_of(out, NAME, chosen)
-    with records.claim(folder):
-        run = records.begin(folder, chosen, {"name": NAME})
+    folder = run_folder.folder_of(out, NAME, chosen)
+    with run_folder.claim(folder):
+        run = run_folder.begin(folder, chosen, {"name": NAME})
         for step in range(points):
-            records.append(folder, evaluation(step))
+            run_folder.append(folder, evaluation(step))
         if status != "running":
             weights = {"w/dense": np.arange(3, dtype=np.float32)}
             facts = {"wall_s": 1.5, "device": {"trials_together": together}}
-            records.finish(folder, run, weights, {"status": status, **facts})
+            run_folder.finish(folder, run, weights, {"status": status, **facts})
     return folder
 
 
@@ -47,8 +47,8 @@ def test_what_is_written_is_read(tmp_path):
     record = records.load(written(tmp_path))
     assert (record.name, record.seed, record.status, record.warnings) == (NAME, 0, "finished", [])
     assert record.settings == settings() and record.run["wall_s"] == 1.5
-    assert records.settings_hash(record.settings) == record.hash == record.folder.name[:12]
-    assert list(record.curve) == list(records.COLUMNS)
+    assert run_folder.settings_hash(record.settings) == record.hash == record.folder.name[:12]
+    assert list(record.curve) == list(curve.COLUMNS)
     assert record.curve["updates"].tolist() == [0, 1, 2] and record.curve["updates"].dtype == int
     assert record.curve["time_s"].dtype == float
 
@@ -71,11 +71,11 @@ def test_a_trial_of_several_in_a_program_took_its_share_of_the_time(tmp_path):
 
 def test_it_can_be_read_while_it_is_written(tmp_path):
     chosen = settings()
-    folder = records.folder_of(tmp_path, NAME, chosen)
-    with records.claim(folder):
-        records.begin(folder, chosen, {"name": NAME})
+    folder = run_folder.folder_of(tmp_path, NAME, chosen)
+    with run_folder.claim(folder):
+        run_folder.begin(folder, chosen, {"name": NAME})
         assert records.load(folder).curve["step"].tolist() == []
-        records.append(folder, evaluation(4))
+        run_folder.append(folder, evaluation(4))
         (record,) = records.find([tmp_path])
         assert record.status == "running" and record.curve["step"].tolist() == [4]
         assert not records.is_over(folder)
@@ -83,7 +83,7 @@ def test_it_can_be_read_while_it_is_written(tmp_path):
 
 def test_numbers_that_are_not_finite_come_back_as_nan(tmp_path):
     folder = written(tmp_path, points=1, status="running")
-    records.append(folder, evaluation(1, straggler_accuracy=np.nan, total_loss=float("inf")))
+    run_folder.append(folder, evaluation(1, straggler_accuracy=np.nan, total_loss=float("inf")))
     assert b"null" in (folder / "curve.jsonl").read_bytes()
     record = records.load(folder)
     assert record.warnings == []
@@ -112,8 +112,10 @@ def test_a_line_spoilt_in_the_middle_loses_that_line(tmp_path):
 @pytest.mark.parametrize("accuracy", [5.0, 1.0001, -0.1])
 def test_an_accuracy_that_is_no_share_loses_its_line(tmp_path, accuracy):
     folder = written(tmp_path, points=1, status="running")
-    records.append(folder, evaluation(1, total_accuracy=accuracy))
-    records.append(folder, evaluation(2, total_accuracy=1.0, standard_accuracy=0.0, total_loss=9.0))
+    run_folder.append(folder, evaluation(1, total_accuracy=accuracy))
+    run_folder.append(
+        folder, evaluation(2, total_accuracy=1.0, standard_accuracy=0.0, total_loss=9.0)
+    )
     record = records.load(folder)
     assert record.curve["step"].tolist() == [0, 2] and "1 of 3 lines" in record.warnings[0]
 
@@ -138,11 +140,19 @@ def test_a_spoilt_run_is_named(tmp_path, text):
 
 
 WRONG_FACTS = [
-    {"schedule": "x"}, {"schedule": {"server_steps": "x"}}, {"schedule": {"time_s": None}},
-    {"schedule": {"share": {"standard": 5}}}, {"schedule": {"device_s": {"used": "x"}}},
-    {"schedule": {"staleness": 5}}, {"schedule": {"faults": 5}}, {"device": 5}, {"versions": 5},
-    {"data": 5}, {"drift": 5}, {"dropped": "x"},
-]  # fmt: skip
+    {"schedule": "x"},
+    {"schedule": {"server_steps": "x"}},
+    {"schedule": {"time_s": None}},
+    {"schedule": {"share": {"standard": 5}}},
+    {"schedule": {"device_s": {"used": "x"}}},
+    {"schedule": {"staleness": 5}},
+    {"schedule": {"faults": 5}},
+    {"device": 5},
+    {"versions": 5},
+    {"data": 5},
+    {"drift": 5},
+    {"dropped": "x"},
+]
 
 
 @pytest.mark.parametrize("facts", WRONG_FACTS, ids=str)
@@ -163,7 +173,7 @@ def test_a_missing_part_is_named(tmp_path, name):
         records.load(folder)
 
 
-LATER = [name for name in records.COLUMNS if name.startswith(("validation", "held_out"))]
+LATER = [name for name in curve.COLUMNS if name.startswith(("validation", "held_out"))]
 
 
 def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
@@ -175,9 +185,9 @@ def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
     record = records.load(folder)
     assert record.warnings == [] and record.curve["total_accuracy"].tolist() == [0.0, 0.1, 0.2]
     assert len(LATER) == 4 and all(np.isnan(record.curve[name]).all() for name in LATER)
-    points = records.evaluations(text.encode())  # a checkpoint's
+    points = curve.evaluations(text.encode())  # a checkpoint's
     assert np.isnan(points[0]["held_out_total_accuracy"]) and points[0]["total_accuracy"] == 0.0
-    assert [json.loads(records.line(point)) for point in points] == old
+    assert [json.loads(curve.line(point)) for point in points] == old
 
 
 def test_what_is_put_away_is_read_and_has_no_weights(tmp_path):
@@ -188,7 +198,7 @@ def test_what_is_put_away_is_read_and_has_no_weights(tmp_path):
     assert {file.name for file in kept.iterdir()} == names
     before, after = records.load(folder), records.load(kept)
     assert after.run == before.run and after.settings == before.settings
-    assert all((after.curve[name] == before.curve[name]).all() for name in records.COLUMNS)
+    assert all((after.curve[name] == before.curve[name]).all() for name in curve.COLUMNS)
 
 
 def test_the_place_of_the_data_is_not_put_away(tmp_path):
@@ -240,19 +250,19 @@ def test_a_thousand_runs_are_read_in_a_moment(tmp_path):
 
 
 def test_the_hash_is_of_what_changes_a_result(tmp_path):
-    same = records.settings_hash(settings())
-    assert records.settings_hash(settings(seed=5)) == same
-    assert records.settings_hash(settings(readings={"literal": {"updates": 3}})) == same
-    assert records.settings_hash(settings(updates=2_399)) != same
-    assert records.settings_hash(settings(threads=2)) != same
-    assert records.settings_hash(dict(reversed(settings().items()))) == same
+    same = run_folder.settings_hash(settings())
+    assert run_folder.settings_hash(settings(seed=5)) == same
+    assert run_folder.settings_hash(settings(readings={"literal": {"updates": 3}})) == same
+    assert run_folder.settings_hash(settings(updates=2_399)) != same
+    assert run_folder.settings_hash(settings(threads=2)) != same
+    assert run_folder.settings_hash(dict(reversed(settings().items()))) == same
 
 
 def test_a_file_counts_by_what_is_in_it(tmp_path):
     def digest(name, text):
         (tmp_path / name).write_text(text)
         faults = {"csv": str(tmp_path / name)}
-        return records.settings_hash(settings(faults=faults))
+        return run_folder.settings_hash(settings(faults=faults))
 
     first = digest("a.csv", "1\n2\n")
     assert digest("b.csv", "1\n2\n") == first  # wherever it lies
@@ -262,36 +272,40 @@ def test_a_file_counts_by_what_is_in_it(tmp_path):
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_the_hash_is_the_same_in_every_process(hash_seed):
     code = f"""if True:
-        from stragglers import config, records
-        experiment = config.experiment_from(config.read({NAME!r}))
-        print(records.settings_hash(config.resolved(experiment)))
+        from stragglers.config import loading
+        from stragglers.runs import run_folder
+        experiment = loading.experiment_from(loading.read({NAME!r}))
+        print(run_folder.settings_hash(loading.resolved(experiment)))
     """
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert run.stdout.strip() == records.settings_hash(settings())
+    assert run.stdout.strip() == run_folder.settings_hash(settings())
 
 
 def test_a_lock_whose_holder_was_killed_is_nobodys(tmp_path):
-    code = "import os, signal; from pathlib import Path; from stragglers import records\n"
-    code += f"with records.claim(Path({str(tmp_path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
+    code = "import os, signal; from pathlib import Path; from stragglers.runs import run_folder\n"
+    code += f"with run_folder.claim(Path({str(tmp_path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
     killed = subprocess.run([sys.executable, "-c", code])
     assert killed.returncode == -signal.SIGKILL and (tmp_path / "lock").exists()
-    records.check_free(tmp_path)
-    with records.claim(tmp_path):
-        assert records.begin(tmp_path, settings(), {"name": NAME})["status"] == "running"
+    run_folder.check_free(tmp_path)
+    with run_folder.claim(tmp_path):
+        assert run_folder.begin(tmp_path, settings(), {"name": NAME})["status"] == "running"
 
 
 def test_two_runs_cannot_claim_one_folder(tmp_path):
-    with records.claim(tmp_path):
-        with pytest.raises(BadInput, match="another process is writing"), records.claim(tmp_path):
+    with run_folder.claim(tmp_path):
+        with (
+            pytest.raises(BadInput, match="another process is writing"),
+            run_folder.claim(tmp_path),
+        ):
             pass
-        code = "from pathlib import Path; from stragglers import records\n"
-        code += f"with records.claim(Path({str(tmp_path)!r})): pass"
+        code = "from pathlib import Path; from stragglers.runs import run_folder\n"
+        code += f"with run_folder.claim(Path({str(tmp_path)!r})): pass"
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert other.returncode == 1 and "another process is writing" in other.stderr
-    with records.claim(tmp_path):
+    with run_folder.claim(tmp_path):
         pass
 
 
@@ -300,7 +314,7 @@ def test_a_folder_where_there_are_no_locks_is_refused_in_a_line(tmp_path, monkey
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.raises(BadInput, match="No locks available"), records.claim(tmp_path):
+    with pytest.raises(BadInput, match="No locks available"), run_folder.claim(tmp_path):
         pass
     with pytest.raises(BadInput, match="No locks available"), turn(str(tmp_path / "a")) as take:
         take()
@@ -309,24 +323,24 @@ def test_a_folder_where_there_are_no_locks_is_refused_in_a_line(tmp_path, monkey
 @pytest.mark.parametrize("when", ["begin", "append", "finish"])
 def test_a_full_disk_is_one_line_and_what_was_there_stays(tmp_path, monkeypatch, when):
     chosen = settings()
-    folder = records.folder_of(tmp_path, NAME, chosen)
+    folder = run_folder.folder_of(tmp_path, NAME, chosen)
 
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with records.claim(folder):
-        run = records.begin(folder, chosen, {"name": NAME})
-        records.append(folder, evaluation(0))
+    with run_folder.claim(folder):
+        run = run_folder.begin(folder, chosen, {"name": NAME})
+        run_folder.append(folder, evaluation(0))
         before = {path: path.read_bytes() for path in folder.iterdir()}
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(BadInput, match="No space left on device"):
             match when:
                 case "begin":
-                    records.begin(folder, chosen, {"name": "another"})
+                    run_folder.begin(folder, chosen, {"name": "another"})
                 case "append":
-                    records.append(folder, evaluation(1))
+                    run_folder.append(folder, evaluation(1))
                 case "finish":
-                    records.finish(folder, run, {}, {"status": "finished"})
+                    run_folder.finish(folder, run, {}, {"status": "finished"})
     after = {path: path.read_bytes() for path in folder.iterdir()}
     assert after.keys() == before.keys()
     assert all(after[path].startswith(before[path]) for path in before)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stragglers.config import loading
-from stragglers.runs import records, bundles, trials, workers
-from stragglers.simulator import simulate
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import bundles, records, run_folder, trials, workers
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News, Outcome, Terms
+from stragglers.simulator import simulate
 from tests.runs.test_checkpoint import SMALL, after, experiment, outcome, record, record_jobs
 
 
@@ -41,7 +41,9 @@ def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkey
     """Presets of their own, and so folders of their own; in parts of a second each."""
     monkeypatch.chdir(tmp_path)
     documents = {
-        name: loading.override_all(loading.read("glyphs/per-domain/feast"), [*SMALL["feast"], given])
+        name: loading.override_all(
+            loading.read("glyphs/per-domain/feast"), [*SMALL["feast"], given]
+        )
         for name, given in {"one": "kappa=0.1", "of/two": "kappa=0.9"}.items()
     }
     documents["alone"] = documents["one"]
@@ -80,15 +82,21 @@ def test_models_of_one_training_that_went_on_apart_start_anew(tmp_path):
 def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path, monkeypatch):
     """The folder that has the checkpoint is over; the others go on from it."""
     documents = {
-        name: loading.override_all(loading.read("glyphs/per-domain/feast"), [*SMALL["feast"], given])
+        name: loading.override_all(
+            loading.read("glyphs/per-domain/feast"), [*SMALL["feast"], given]
+        )
         for name, given in {"one": "kappa=0.1", "two": "kappa=0.9"}.items()
     }
     documents["two"]["paper"] = {
-        "row": "of two alone", "straggler": 1.0, "straggler_interval": [0.0, 2.0], "total": 1.0,
-        "total_interval": [0.0, 2.0], "time_s": 1.0,
-    }  # fmt: skip
+        "row": "of two alone",
+        "straggler": 1.0,
+        "straggler_interval": [0.0, 2.0],
+        "total": 1.0,
+        "total_interval": [0.0, 2.0],
+        "time_s": 1.0,
+    }
     one, two = jobs = trials.jobs_of(documents, 1, tmp_path / "runs")
-    finish = records.finish
+    finish = run_folder.finish
 
     def fails(folder, *given):
         if folder == two.folder:
@@ -116,7 +124,9 @@ def test_trials_of_more_server_steps_than_others_are_trained_apart(tmp_path, mon
     """Interrupted, those of one program go on together; what has not begun is trained as before."""
     given = [*SMALL["feast"], "late_seconds=60", "lanes=4"]  # 9, 10 and 9 server steps
     documents = {
-        name: loading.override_all(loading.read("glyphs/per-domain/feast"), [*given, f"kappa={name}"])
+        name: loading.override_all(
+            loading.read("glyphs/per-domain/feast"), [*given, f"kappa={name}"]
+        )
         for name in ("0.1", "0.9")
     }
     whole, jobs = (trials.jobs_of(documents, 3, tmp_path / place) for place in ("whole", "parts"))
@@ -186,8 +196,10 @@ def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
     jobs = [Job("a", "a", folder, each, "t") for folder, each in zip((first, second), two)]
     assert bundles.bundles(jobs, together=2) == [[jobs[1]], [jobs[0]]]
     assert record(tmp_path / "parts", two[1:]) == ["goes on from server step 2 of 6"]
-    anew = (f"{first / 'checkpoints'} is shared with trials that went on apart or are gone "
-            "(1 others): starts anew")  # fmt: skip
+    anew = (
+        f"{first / 'checkpoints'} is shared with trials that went on apart or are gone "
+        "(1 others): starts anew"
+    )
     assert record(tmp_path / "parts", two[:1], after(1)) == [anew, "kept"]
     assert record(tmp_path / "parts", two[:1]) == ["goes on from server step 1 of 6"]
     for trial in "01":

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from stragglers.config import loading
 from stragglers._core import jax_env
-from stragglers.runs import records, trials
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import records, run_folder, trials
 from stragglers.runs.signals import Interrupted
 from stragglers.runs.workers import Outcome, Terms
 
@@ -21,11 +21,11 @@ def jobs(out, names=(FEAST, FEDAVG), count=2, **changes):
 
 
 def write(job, status="finished", seconds=1.0):
-    with records.claim(job.folder):
+    with run_folder.claim(job.folder):
         settings = loading.resolved(job.experiment)
-        run = records.begin(job.folder, settings, {"name": job.name})
+        run = run_folder.begin(job.folder, settings, {"name": job.name})
         if status != "running":
-            records.finish(job.folder, run, {}, {"status": status, "wall_s": seconds})
+            run_folder.finish(job.folder, run, {}, {"status": status, "wall_s": seconds})
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_diverged_is_over_and_what_was_interrupted_is_not(tmp_path, trained
 
 def test_a_folder_that_is_being_written_is_refused_before_any_training(tmp_path, trained):
     first, second = jobs(tmp_path, (FEAST,))
-    with records.claim(second.folder), pytest.raises(BadInput, match="another process"):
+    with run_folder.claim(second.folder), pytest.raises(BadInput, match="another process"):
         trained([first, second])
     assert not first.folder.exists()
 
@@ -104,8 +104,9 @@ def test_numbers_of_threads_take_turns(tmp_path, trained, monkeypatch):
 def test_time_that_is_left_goes_to_what_will_not_end_in_it(tmp_path, trained):
     five = jobs(tmp_path, (FEAST,), count=5)
     assert trained(five, deadline=60 * 3.5) == (
-        [f"{FEAST} {trial}/5" for trial in (1, 2, 3, 4)], [f"{FEAST} {trial}/5" for trial in (4, 5)]
-    )  # fmt: skip
+        [f"{FEAST} {trial}/5" for trial in (1, 2, 3, 4)],
+        [f"{FEAST} {trial}/5" for trial in (4, 5)],
+    )
     assert trained(five, deadline=0.0) == ([], [f"{FEAST} 4/5", f"{FEAST} 5/5"])
     assert trained(five, deadline=60 * 9) == ([f"{FEAST} 4/5", f"{FEAST} 5/5"], [])
 
@@ -114,9 +115,7 @@ def test_what_ends_in_time_comes_first(tmp_path, trained):
     short, long = jobs(tmp_path, (FEAST,)), jobs(tmp_path, (FEDAVG,))
     write(short[0], seconds=60)
     write(long[0], seconds=600)
-    assert trained([*long, *short], deadline=60 * 2) == (
-        [short[1].label, long[1].label], []
-    )  # fmt: skip
+    assert trained([*long, *short], deadline=60 * 2) == ([short[1].label, long[1].label], [])
 
 
 def test_a_signal_ends_it_when_what_runs_has_ended(tmp_path, trained, monkeypatch):

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stragglers.config import loading
-from stragglers.runs import records, bundles, trials, tune
 from stragglers._core.errors import BadInput
+from stragglers.config import loading
+from stragglers.runs import bundles, curve, records, run_folder, trials, tune
 from stragglers.runs.tune import Objective
 from tests.cli.test_main import refused, run
 
@@ -23,16 +23,16 @@ def accuracy(settings):
 
 def write_run(folder, settings, straggler, status="finished", held_out=0.25, old=False):
     """Of all examples it has what validation and held-out ones have in the middle."""
-    with records.claim(folder):
-        begun = records.begin(folder, settings, {"name": FEAST})
-        values = {name: kind(1) for name, kind in records.COLUMNS.items()}
+    with run_folder.claim(folder):
+        begun = run_folder.begin(folder, settings, {"name": FEAST})
+        values = {name: kind(1) for name, kind in curve.COLUMNS.items()}
         halves = {"validation_": straggler, "held_out_": held_out}
         for half, value in (halves | {"": (straggler + held_out) / 2}).items():
             accuracies = (float("nan"),) * 2 if old and half else (value, 1 - value)
             names = (f"{half}straggler_accuracy", f"{half}total_accuracy")
             values |= dict(zip(names, accuracies, strict=True))
-        records.append(folder, values)
-        records.finish(folder, begun, {"w/a": np.zeros(1)}, {"status": status})
+        run_folder.append(folder, values)
+        run_folder.finish(folder, begun, {"w/a": np.zeros(1)}, {"status": status})
     return records.load(folder)
 
 
@@ -47,7 +47,7 @@ class Fake:
         for document in documents.values():
             settings = loading.resolved(loading.experiment_from(document))
             self.asked.append(settings)
-            folder = records.folder_of(self.folder, FEAST, settings)
+            folder = run_folder.folder_of(self.folder, FEAST, settings)
             status = "diverged" if self.diverges(settings) else "finished"
             held_out = self.held_out(settings)
             found.append([write_run(folder, settings, accuracy(settings), status, held_out)])
@@ -74,7 +74,9 @@ def test_one_search_over_two_settings_is_all_combinations(tmp_path):
 
 
 def test_the_objective_decides(tmp_path):
-    best, _ = tune.tune(loading.read(FEAST), TWO[:1], tune.parsed_objective("total"), Fake(tmp_path))
+    best, _ = tune.tune(
+        loading.read(FEAST), TWO[:1], tune.parsed_objective("total"), Fake(tmp_path)
+    )
     # Total accuracy falls where the other rises here.
     assert best.document["algorithm"]["kappa"] == 0.5
     (trial,) = Fake(tmp_path / "b")({"": loading.read(FEAST)})[0]
@@ -112,7 +114,7 @@ def test_trials_of_before_are_one_line_and_nothing_is_trained(capsys, tmp_path, 
     for kappa, status in ((0.2, "finished"), (0.5, "diverged"), (0.0, "finished")):
         given = tune._with(document, {"algorithm.kappa": kappa})
         settings = loading.resolved(loading.experiment_from(given))
-        folders.append(records.folder_of(Path("runs"), FEAST, settings))
+        folders.append(run_folder.folder_of(Path("runs"), FEAST, settings))
         write_run(folders[-1], settings, 0.5, status, old=True)
         line = refused(capsys, "tune", FEAST, "--grid", "grid.toml")
         assert f"{folders[-1 if len(folders) == 3 else 0]}: trained before there was a" in line
@@ -158,8 +160,10 @@ def test_tuned_values_were_scanned(name):
 
 
 def test_the_papers_grids_are_as_large_as_it_says():
-    sizes = {name: [len(list(tune.combinations(s))) for s in tune.read_grid(name)]
-             for name in tune.grids()}  # fmt: skip
+    sizes = {
+        name: [len(list(tune.combinations(s))) for s in tune.read_grid(name)]
+        for name in tune.grids()
+    }
     for latency, rates in (("per-example", 6), ("per-domain", 5)):
         assert sizes[f"{latency}/fedbuff"] == [rates**2, 4 * 3]
         assert sizes[f"{latency}/fedbuff-ema"] == [4]
@@ -243,8 +247,9 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     """Twice it runs out of time; the third time it finds what is there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "faults.csv").write_text("client,crash\n" + "x,0.1\n" * 200)
-    (tmp_path / "grid.toml").write_text("[[search]]\nkappa = [0.0, 0.2]\n[[search]]\n"
-                                        '"server.learning_rate" = [0.01, 0.1]\n')  # fmt: skip
+    (tmp_path / "grid.toml").write_text(
+        '[[search]]\nkappa = [0.0, 0.2]\n[[search]]\n"server.learning_rate" = [0.01, 0.1]\n'
+    )
     trained, budget = [], iter([1, 1])
 
     def run_missing(jobs, processes, terms, together):
@@ -256,8 +261,18 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
         return [job for job in jobs if not records.is_over(job.folder)]
 
     monkeypatch.setattr("stragglers.runs.trials.run_missing", run_missing)
-    arguments = ("tune", FEAST, "--grid", "grid.toml", "--trials", "2", "--out", "out",
-                 "--set", "faults.csv=faults.csv")  # fmt: skip
+    arguments = (
+        "tune",
+        FEAST,
+        "--grid",
+        "grid.toml",
+        "--trials",
+        "2",
+        "--out",
+        "out",
+        "--set",
+        "faults.csv=faults.csv",
+    )
     code, out, _ = run(capsys, *arguments, "--json")
     left = [f"{FEAST} {trial}/2, kappa={kappa}" for kappa in (0.0, 0.2) for trial in (1, 2)]
     said = json.loads(out)

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
+from stragglers._core import toml_files
 from stragglers.config import loading as config
 from stragglers.runs import records, workers
-from stragglers._core import toml_files
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News
 

@@ -49,9 +49,16 @@ def test_what_clients_do_not_tell_is_known():
     assert weigh(arrived(examples=0, local_steps=1, step=7)) == [0]
 
 
-@pytest.mark.parametrize("name", [
-    "fedadam", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fedadam",
+        "fedadam-over-selection",
+        "fedbuff-ema",
+        "fare-dust",
+        "feast",
+    ],
+)
 def test_it_makes_as_many_steps_as_the_plan(name):
     """Where reports of FeAST's last rounds never come, its plan has a few more."""
     given = experiment(f"glyphs/per-domain/{name}")
@@ -60,10 +67,13 @@ def test_it_makes_as_many_steps_as_the_plan(name):
     assert lost == 0 and deployment(given).steps == plan.steps
 
 
-@pytest.mark.parametrize("sets, says", [
-    (["time_limit.seconds=30.0"], "schedule.time_limit is for simulated clients"),
-    (["check_in={straggler = 0.5}"], "schedule.check_in is for simulated clients"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sets, says",
+    [
+        (["time_limit.seconds=30.0"], "schedule.time_limit is for simulated clients"),
+        (["check_in={straggler = 0.5}"], "schedule.check_in is for simulated clients"),
+    ],
+)
 def test_what_real_clients_cannot_be_told(sets, says):
     with pytest.raises(BadInput, match=says):
         deployment(experiment("glyphs/per-domain/fedadam", *sets))

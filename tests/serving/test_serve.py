@@ -36,7 +36,7 @@ POLICIES = {
     "buffered": Buffer(buffer=3, concurrency=6),
     "buffered, refilled at once": Buffer(buffer=3, concurrency=6, refill="at_once"),
     "clients given up": Buffer(3, 6, "at_once", client_timeout=4.0, minimum=2),
-}  # fmt: skip
+}
 
 
 def latencies(policy, seed=3):
@@ -72,9 +72,13 @@ def interpreted(algorithm, policy, delays, seed, weigh):
         return float(weigh(Reports(*(np.array([column]) for column in columns)))[0])
 
     server = Coordinator(
-        algorithm, policy, W0, choose,
-        weight, teacher,
-    )  # fmt: skip
+        algorithm,
+        policy,
+        W0,
+        choose,
+        weight,
+        teacher,
+    )
     return interpret(server, trained, lambda dispatch, client: delays[dispatch], STEPS)
 
 
@@ -103,28 +107,45 @@ def test_it_is_the_interpreter_in_time(algorithm, policy):
 def test_a_round_ends_without_clients_that_failed():
     fleet = Fleet(np.array([1.0, 2, 3, 4] * 50), spoil=failing(1, 2))
     steps = []
-    served = fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=4, cohort=4), steps=3,
-                         on_step=lambda step, now, model: steps.append((step, now)))  # fmt: skip
+    served = fleet.serve(
+        fedavg(optax.sgd(1.0)),
+        Rounds(goal=4, cohort=4),
+        steps=3,
+        on_step=lambda step, now, model: steps.append((step, now)),
+    )
     assert steps == [(1, 4.0), (2, 8.0), (3, 12.0)]
     assert served.counts == {
-        "on_time": 10, "late": 0, "unused": 0, "duplicate": 0, "failed": 2, "dropped": 0,
-    }  # fmt: skip
+        "on_time": 10,
+        "late": 0,
+        "unused": 0,
+        "duplicate": 0,
+        "failed": 2,
+        "dropped": 0,
+    }
 
 
 def test_a_round_ends_with_its_last_failure():
     """The slowest client fails: nobody is left to be waited for."""
     fleet = Fleet(np.array([1.0, 2, 3, 7] * 50), spoil=failing(3))
     steps = []
-    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=4, cohort=4), steps=2,
-                on_step=lambda step, now, model: steps.append(now))  # fmt: skip
+    fleet.serve(
+        fedavg(optax.sgd(1.0)),
+        Rounds(goal=4, cohort=4),
+        steps=2,
+        on_step=lambda step, now, model: steps.append(now),
+    )
     assert steps == [7.0, 14.0]
 
 
 def test_a_round_of_failures_moves_nothing():
     fleet = Fleet(np.ones(50), spoil=failing(0, 1))
     models = []
-    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=2, cohort=2), steps=2,
-                on_step=lambda step, now, model: models.append(model))  # fmt: skip
+    fleet.serve(
+        fedavg(optax.sgd(1.0)),
+        Rounds(goal=2, cohort=2),
+        steps=2,
+        on_step=lambda step, now, model: models.append(model),
+    )
     close(models[0], W0)
     assert not np.allclose(models[1]["w"], W0["w"])
 
@@ -132,8 +153,12 @@ def test_a_round_of_failures_moves_nothing():
 def test_over_selection_makes_good_for_failures():
     fleet = Fleet(np.array([1.0, 2, 3, 4] * 50), spoil=failing(0))
     steps = []
-    fleet.serve(fedavg(optax.sgd(1.0)), Rounds(goal=3, cohort=4), steps=2,
-                on_step=lambda step, now, model: steps.append(now))  # fmt: skip
+    fleet.serve(
+        fedavg(optax.sgd(1.0)),
+        Rounds(goal=3, cohort=4),
+        steps=2,
+        on_step=lambda step, now, model: steps.append(now),
+    )
     assert steps == [4.0, 7.0]
 
 
@@ -198,16 +223,19 @@ def test_reports_that_are_no_numbers_are_dropped():
     assert np.all(np.isfinite(served.params["w"]))
 
 
-@pytest.mark.parametrize("policy, options, says", [
-    (Rounds(5, 4), {}, "goal=5 reports can never arrive from cohort=4 clients"),
-    (Rounds(2, 2, late_seconds=1.0, late_rounds=2), {}, "late_seconds=1.0 and late_rounds=2"),
-    (Rounds(2, 2, minimum=1), {}, "minimum=1 reports of a step that is given up"),
-    (Buffer(5, 4), {}, "buffer=5 reports can never come from concurrency=4"),
-    (Buffer(2, 4, client_timeout=-1.0), {}, "client_timeout=-1.0, expected"),
-    (Rounds(2, 2), {"steps": 0}, "steps=0, expected a whole number >= 1"),
-    (Rounds(2, 2), {"keep_every": 0}, "keep_every=0, expected a whole number >= 1"),
-    (Rounds(2, 2), {"poll_seconds": 0.0}, "poll_seconds=0.0, expected a finite number > 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "policy, options, says",
+    [
+        (Rounds(5, 4), {}, "goal=5 reports can never arrive from cohort=4 clients"),
+        (Rounds(2, 2, late_seconds=1.0, late_rounds=2), {}, "late_seconds=1.0 and late_rounds=2"),
+        (Rounds(2, 2, minimum=1), {}, "minimum=1 reports of a step that is given up"),
+        (Buffer(5, 4), {}, "buffer=5 reports can never come from concurrency=4"),
+        (Buffer(2, 4, client_timeout=-1.0), {}, "client_timeout=-1.0, expected"),
+        (Rounds(2, 2), {"steps": 0}, "steps=0, expected a whole number >= 1"),
+        (Rounds(2, 2), {"keep_every": 0}, "keep_every=0, expected a whole number >= 1"),
+        (Rounds(2, 2), {"poll_seconds": 0.0}, "poll_seconds=0.0, expected a finite number > 0"),
+    ],
+)
 def test_what_can_never_be_served_is_one_line(policy, options, says):
     fleet = Fleet(np.ones(50))
     with pytest.raises(BadInput) as refused:
@@ -257,17 +285,22 @@ def test_directions_of_clients_that_do_not_tell_their_steps_are_refused_at_once(
 def test_a_buffer_makes_no_step_beyond_the_last():
     """Eight reports come at once, and make three of the four steps that they would make."""
     steps = []
-    served = Fleet(np.ones(50)).serve(fedavg(ADAM), Buffer(2, 8), steps=3,
-                                      on_step=lambda step, *_: steps.append(step))  # fmt: skip
+    served = Fleet(np.ones(50)).serve(
+        fedavg(ADAM), Buffer(2, 8), steps=3, on_step=lambda step, *_: steps.append(step)
+    )
     assert steps == [1, 2, 3] and served.counts["on_time"] == 6
 
 
 def test_what_waits_to_join_has_not_taken_part():
     """A report that comes during an abandoned step is not in the state that is kept after it."""
     server = Coordinator(
-        ALGORITHMS["semi-async"], Rounds(2, 3, late_rounds=K, round_timeout=4.0, minimum=2),
-        as_weights(W0), lambda group: [0, 1, 2], lambda arrival: 1.0, lambda *which: -1,
-    )  # fmt: skip
+        ALGORITHMS["semi-async"],
+        Rounds(2, 3, late_rounds=K, round_timeout=4.0, minimum=2),
+        as_weights(W0),
+        lambda group: [0, 1, 2],
+        lambda arrival: 1.0,
+        lambda *which: -1,
+    )
     first = server.dispatch(0.0)
     for order in first[:2]:
         server.receive(order.dispatch, trained(order), 1.0)
@@ -285,9 +318,13 @@ def test_what_came_late_is_in_what_is_kept():
     """Of a round that has closed, before the next group starts."""
     algorithm = ALGORITHMS["fare-dust"]
     server = Coordinator(
-        algorithm, Rounds(1, 2, late_rounds=K), as_weights(W0), lambda group: [0, 1],
-        lambda arrival: 1.0, lambda dispatch, version: -1,
-    )  # fmt: skip
+        algorithm,
+        Rounds(1, 2, late_rounds=K),
+        as_weights(W0),
+        lambda group: [0, 1],
+        lambda arrival: 1.0,
+        lambda dispatch, version: -1,
+    )
     first, second = server.dispatch(0.0)
     server.receive(first.dispatch, trained(first), 1.0)
     server.receive(second.dispatch, trained(second), 1.5)

@@ -45,8 +45,9 @@ def test_a_server_goes_on_where_it_was(tmp_path, algorithm):
     first = Fleet(delays).serve(chosen, policy, seed=1, steps=4, folder=tmp_path)
     steps = []
     rest = Fleet(delays)
-    second = rest.serve(chosen, policy, seed=1, folder=tmp_path,
-                        on_step=lambda step, now, model: steps.append(step))  # fmt: skip
+    second = rest.serve(
+        chosen, policy, seed=1, folder=tmp_path, on_step=lambda step, now, model: steps.append(step)
+    )
     close((second.model, second.params), (whole.model, whole.params))
     assert steps == [5, 6, 7, 8, 9, 10] and rest.orders[0].dispatch == 12
     again = Fleet(delays).serve(chosen, policy, seed=1, folder=tmp_path)
@@ -58,11 +59,14 @@ def test_who_took_part_before_is_not_forgotten(tmp_path):
     """Clients that were there the more often count for less, in the second part as in the whole."""
     weigh = partial(report_weights, participation="corrected")
     policy, delays = Rounds(goal=3, cohort=3), np.array([1.0, 2, 3] * 50)
-    whole, uncorrected = (Fleet(delays).serve(fedavg(ADAM), policy, seed=1, **options)
-                          for options in ({"weigh": weigh}, {}))  # fmt: skip
+    whole, uncorrected = (
+        Fleet(delays).serve(fedavg(ADAM), policy, seed=1, **options)
+        for options in ({"weigh": weigh}, {})
+    )
     for steps in (4, 7, 10):
-        rest = Fleet(delays).serve(fedavg(ADAM), policy, seed=1, steps=steps, folder=tmp_path,
-                                   weigh=weigh)  # fmt: skip
+        rest = Fleet(delays).serve(
+            fedavg(ADAM), policy, seed=1, steps=steps, folder=tmp_path, weigh=weigh
+        )
     close(rest.params, whole.params)
     assert not np.allclose(whole.params["w"], uncorrected.params["w"])
 
@@ -92,8 +96,9 @@ def test_a_state_is_kept_every_so_many_steps(tmp_path):
             with safe_open(path, "numpy") as file:
                 kept.append((step, int(file.metadata()["version"])))
 
-    Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=7, folder=tmp_path, keep_every=3,
-                             on_step=look)  # fmt: skip
+    Fleet(np.ones(50)).serve(
+        fedavg(ADAM), Rounds(2, 2), steps=7, folder=tmp_path, keep_every=3, on_step=look
+    )
     assert kept == [(3, 3), (4, 3), (5, 3), (6, 6), (7, 6)]
     with safe_open(tmp_path / "state.safetensors", "numpy") as file:
         assert file.metadata()["version"] == "7"  # the end is always kept
@@ -114,15 +119,19 @@ def test_a_server_that_was_stopped_keeps_what_was_in(tmp_path):
     with pytest.raises(Stopped):
         fleet.serve(chosen, policy, folder=tmp_path, on_step=stop)
     steps = []
-    Fleet(np.ones(90)).serve(chosen, policy, folder=tmp_path,
-                             on_step=lambda step, now, model: steps.append(step))  # fmt: skip
+    Fleet(np.ones(90)).serve(
+        chosen, policy, folder=tmp_path, on_step=lambda step, now, model: steps.append(step)
+    )
     assert steps == [6, 7, 8, 9, 10]
 
 
-@pytest.mark.parametrize("damage, says", [
-    (lambda path: path.write_bytes(b"no tensors"), "no state of a server"),
-    (lambda path: path.write_bytes(path.read_bytes()[:-8]), "no state of a server"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage, says",
+    [
+        (lambda path: path.write_bytes(b"no tensors"), "no state of a server"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-8]), "no state of a server"),
+    ],
+)
 def test_a_damaged_state_is_no_start(tmp_path, damage, says):
     Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
     damage(tmp_path / "state.safetensors")
@@ -134,9 +143,14 @@ def test_the_state_of_another_model_is_no_start(tmp_path):
     Fleet(np.ones(50)).serve(fedavg(ADAM), Rounds(2, 2), steps=1, folder=tmp_path)
     for other in (dict(algorithm=fedavg(optax.sgd(1.0))), dict(params={**W0, "b": np.ones(3)})):
         with pytest.raises(BadInput, match="another algorithm or model; name another folder"):
-            Fleet(np.ones(50)).serve(**{
-                "algorithm": fedavg(ADAM), "policy": Rounds(2, 2), "folder": tmp_path, **other,
-            })  # fmt: skip
+            Fleet(np.ones(50)).serve(
+                **{
+                    "algorithm": fedavg(ADAM),
+                    "policy": Rounds(2, 2),
+                    "folder": tmp_path,
+                    **other,
+                }
+            )
 
 
 def test_a_clients_clock_is_no_faster_than_the_servers(tmp_path):

@@ -35,8 +35,7 @@ def trained(kind, dtype, seed=0, **options):
     algorithm, policy = KINDS[kind]
     task = linear_task(dtype=dtype)
     plan = plan_for(task, policy, TABLE, seed=seed, steps=STEPS)
-    return simulate(task, plan, algorithm, CLIENT, seed=seed, evaluate_at=[4],
-                    **options)  # fmt: skip
+    return simulate(task, plan, algorithm, CLIENT, seed=seed, evaluate_at=[4], **options)
 
 
 def assert_close(a, b, **tolerance):
@@ -60,9 +59,11 @@ def test_two_devices_train_as_one(kind, lanes):
 
 def test_in_float32_too():
     assert_close(
-        trained("fare-dust", np.float32), trained("fare-dust", np.float32, devices=2),
-        rtol=1e-5, atol=1e-6,
-    )  # fmt: skip
+        trained("fare-dust", np.float32),
+        trained("fare-dust", np.float32, devices=2),
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 def test_the_same_bits_every_time_and_in_chunks_of_any_length():
@@ -76,8 +77,9 @@ def test_trials_together_on_two_devices():
     with jax.enable_x64(True):
         task = linear_task(dtype=np.float64)
         trials = [Trial(plan_for(task, policy, TABLE, seed=s, steps=STEPS), s) for s in range(3)]
-        both = simulate_together(task, trials, algorithm, CLIENT, devices=2, lanes=4,
-                                 evaluate_at=[4])  # fmt: skip
+        both = simulate_together(
+            task, trials, algorithm, CLIENT, devices=2, lanes=4, evaluate_at=[4]
+        )
         for seed, result in enumerate(both):
             assert_close(trained("fedavg", np.float64, seed), result, rtol=1e-10, atol=1e-10)
 

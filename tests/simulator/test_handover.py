@@ -1,4 +1,4 @@
-"""Lanes that end: both forms against a loop over lanes; the kernels of moving.py by interpreter."""
+"""Lanes that end: both forms against a loop over lanes; GPU kernels run by the interpreter."""
 
 import jax
 import jax.numpy as jnp
@@ -65,8 +65,9 @@ def assert_same(form, given):
     found = form(*jax.tree.map(jnp.asarray, given))
     expected = one_after_another(*given)
     ends = given[3].ends
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6),
-                 found[:2], expected[:2])  # fmt: skip
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6), found[:2], expected[:2]
+    )
     np.testing.assert_array_equal(np.asarray(found[2])[ends], expected[2][ends])
     jax.tree.map(np.testing.assert_array_equal, found[0], expected[0])  # copied, not computed
 

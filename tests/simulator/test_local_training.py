@@ -66,9 +66,16 @@ def batch(step, size, **options):
 # Positions, the last batch, and how many batches of four that is; of whoever is cut, last.
 @pytest.mark.parametrize(
     "positions, fill, keep, drop, cut",
-    [(0, 0, 0, 0, 0), (1, 1, 1, 0, 0), (3, 1, 1, 0, 0), (4, 1, 1, 1, 1), (5, 2, 2, 1, 1),
-     (8, 2, 2, 2, 2), (11, 3, 3, 2, 2)],
-)  # fmt: skip
+    [
+        (0, 0, 0, 0, 0),
+        (1, 1, 1, 0, 0),
+        (3, 1, 1, 0, 0),
+        (4, 1, 1, 1, 1),
+        (5, 2, 2, 1, 1),
+        (8, 2, 2, 2, 2),
+        (11, 3, 3, 2, 2),
+    ],
+)
 def test_how_many_batches_fit(positions, fill, keep, drop, cut):
     def steps(last_batch):
         client = Client(0.1, BATCH, last_batch)
@@ -305,11 +312,13 @@ def drawn(seed, dispatch, steps=4):
     zero = jnp.zeros(2)
     sums = [
         noisy_training()(
-            UNITS, np.uint32(seed), Download(zero, zero),
+            UNITS,
+            np.uint32(seed),
+            Download(zero, zero),
             jax.tree.map(jnp.int32, Job(dispatch, 0, ROWS, ROWS, count)),
         )
         for count in range(steps + 1)
-    ]  # fmt: skip
+    ]
     return np.diff(np.array(sums), axis=0)
 
 

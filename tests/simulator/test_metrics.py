@@ -59,8 +59,9 @@ def test_an_example_that_is_not_finite_is_of_its_own_group_alone(task, params, m
     order = np.array([first, *(row for row in range(60) if row != first)])
     x = task.test_x[order].copy()
     x[0] = np.nan
-    spoilt = task._replace(test_x=x, test_y=task.test_y[order],
-                           test_straggler=task.test_straggler[order])  # fmt: skip
+    spoilt = task._replace(
+        test_x=x, test_y=task.test_y[order], test_straggler=task.test_straggler[order]
+    )
     whole = metrics.evaluate(task, params, metrics.test_data(task))
     monkeypatch.setattr(metrics, "BATCH", 7)
     found = metrics.evaluate(spoilt, params, metrics.test_data(spoilt))
@@ -79,10 +80,13 @@ def test_total_accuracy_is_over_all_examples(task, params):
 
 
 MIXES = {
-    "nobody": np.zeros(0, bool), "one": np.ones(1, bool), "alike": np.zeros(9, bool),
-    "odd and odd": np.arange(12) < 5, "even and odd": np.arange(41) % 3 == 0,
+    "nobody": np.zeros(0, bool),
+    "one": np.ones(1, bool),
+    "alike": np.zeros(9, bool),
+    "odd and odd": np.arange(12) < 5,
+    "even and odd": np.arange(41) % 3 == 0,
     "few stragglers": np.arange(1000) >= 997,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mix", MIXES)

@@ -38,8 +38,7 @@ def plan(policy=ROUNDS, *, seed=0, steps=STEPS):
 
 
 def run(algorithm=FEDAVG, policy=ROUNDS, *, task=TASK, client=CLIENT, seed=0, **options):
-    return simulate(task, plan(policy, seed=seed), algorithm, client, seed=seed,
-                    **options)  # fmt: skip
+    return simulate(task, plan(policy, seed=seed), algorithm, client, seed=seed, **options)
 
 
 def story(result):
@@ -219,8 +218,12 @@ def test_clients_that_all_diverge_end_a_run_with_a_finite_model(task, client, ev
     np.testing.assert_array_equal(matrix(result.model), matrix(start.params))
 
 
-WAYS = {"one by one": {}, "lanes": dict(lanes=4), "devices": dict(devices=2),
-        "lanes of devices": dict(devices=2, lanes=4)}  # fmt: skip
+WAYS = {
+    "one by one": {},
+    "lanes": dict(lanes=4),
+    "devices": dict(devices=2),
+    "lanes of devices": dict(devices=2, lanes=4),
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -278,8 +281,10 @@ def test_reports_that_faults_corrupt_are_no_sign_of_divergence(monkeypatch):
         assert result.trained == 3 * STEPS and np.isfinite(matrix(result.model)).all()
     wild = CLIENT._replace(learning_rate=1e30)
     result = simulate(TASK, struck(used[::3]), FEDAVG, wild)
-    assert result.diverged and "every client diverged: the last 6 reports up to server step 3 " \
-        in result.diverged  # fmt: skip
+    assert (
+        result.diverged
+        and "every client diverged: the last 6 reports up to server step 3 " in result.diverged
+    )
 
 
 # Bad input.
@@ -310,8 +315,9 @@ def test_a_task_that_nobody_can_train_on_is_refused():
     empty = linear_task([0, 0, 0])
     short = TASK._replace(y=TASK.y[:-1])
     crossed = TASK._replace(offsets=TASK.offsets[[0, 2, 1, *range(3, 10)]])
-    others = TASK._replace(population=TASK.population._replace(
-        examples=TASK.population.examples[::-1]))  # fmt: skip
+    others = TASK._replace(
+        population=TASK.population._replace(examples=TASK.population.examples[::-1])
+    )
     refused("no clients", check, nobody)
     refused("no client has examples", check, empty)
     refused("73 examples, 72 labels", check, short)

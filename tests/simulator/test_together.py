@@ -45,8 +45,10 @@ ALIKE = {
 def trials(task, policy):
     """Schedules of their own, from latencies of their own."""
     each = [np.random.default_rng(seed).lognormal(1, 1, 60) for seed in SEEDS]
-    return [Trial(plan_for(task, policy, table, seed=seed, steps=STEPS), seed)
-            for seed, table in zip(SEEDS, each)]  # fmt: skip
+    return [
+        Trial(plan_for(task, policy, table, seed=seed, steps=STEPS), seed)
+        for seed, table in zip(SEEDS, each)
+    ]
 
 
 @pytest.mark.parametrize("settles", ["never", "next_step", "at_arrival", "by_round"])
@@ -126,9 +128,14 @@ def test_models_of_one_training_as_of_their_own(kind, count, lanes):
         task = linear_task(dtype=np.float64 if count > 1 else np.float32)
         given = trials(task, policy)[:count]
         together = simulate_together(
-            task, given, all_of(each), client, **options, on_start=seen.append,
+            task,
+            given,
+            all_of(each),
+            client,
+            **options,
+            on_start=seen.append,
             on_point=lambda which, point: seen.append(which),
-        )  # fmt: skip
+        )
         alone = [simulate_together(task, given, algorithm, client, **options) for algorithm in each]
     in_turn = [one for same in zip(*alone) for one in same]
     assert seen[0].trials == count and seen[0].models == len(each)
@@ -154,8 +161,13 @@ def test_a_trial_that_diverges_leaves_the_others_alone():
 
     first_models = prepare.first_models  # of which the second trial's shall be no numbers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepare, "first_models", lambda task, seeds: jax.tree.map(
-            lambda w: w.at[1].set(np.nan), first_models(task, seeds)))  # fmt: skip
+        patch.setattr(
+            prepare,
+            "first_models",
+            lambda task, seeds: jax.tree.map(
+                lambda w: w.at[1].set(np.nan), first_models(task, seeds)
+            ),
+        )
         results = simulate_together(task, given, algorithm, client, lanes=4, evaluate_at=[5])
     assert results[1].diverged and not results[1].curve and results[1].dropped > 0
     for which in (0, 2):
@@ -188,8 +200,12 @@ def test_a_history_is_not_copied(count, lanes):
     some = trials(task, Rounds(goal=3, cohort=5, late_rounds=rounds))[:count]
     seen = []
     simulate_together(
-        task, some, fare_dust(ADAM, k=rounds), Client(0.1, 4, distillation=0.5),
-        lanes=lanes, on_start=seen.append,
-    )  # fmt: skip
+        task,
+        some,
+        fare_dust(ADAM, k=rounds),
+        Client(0.1, 4, distillation=0.5),
+        lanes=lanes,
+        on_start=seen.append,
+    )
     (start,) = seen
     assert start.memory.program < 0.3 * start.memory.state

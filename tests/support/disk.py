@@ -177,8 +177,11 @@ def untrained():
     """Recording writes all that it writes, of a run that takes no time."""
     fingerprint = {"format": 1, "seeds": [0], "jax": "0"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder, "prepare", lambda experiment, together: Prepared(
-            experiment, None, SimpleNamespace(steps=STEPS)))  # fmt: skip
+        patch.setattr(
+            recorder,
+            "prepare",
+            lambda experiment, together: Prepared(experiment, None, SimpleNamespace(steps=STEPS)),
+        )
         patch.setattr(recorder, "_facts", lambda trial: FACTS)
         patch.setattr(recorder, "_fingerprint", lambda *_: fingerprint)
         patch.setattr(recorder, "train", _train)

@@ -52,9 +52,19 @@ class Log:
 
 
 def over_selected(
-    cohort_of, delay_of, *, goal, cohort, rounds, late_seconds=None, late_rounds=None,
-    round_timeout=None, minimum=None, twice=lambda d: False, starts=lambda g, now: now,
-):  # fmt: skip
+    cohort_of,
+    delay_of,
+    *,
+    goal,
+    cohort,
+    rounds,
+    late_seconds=None,
+    late_rounds=None,
+    round_timeout=None,
+    minimum=None,
+    twice=lambda d: False,
+    starts=lambda g, now: now,
+):
     """`cohort_of(t)` gives round t's clients, `delay_of(d, client)` dispatch d's latency.
 
     `starts(g, now)` is when the g-th group starts that may start now.
@@ -124,9 +134,18 @@ def over_selected(
 
 
 def buffered(
-    first_clients, refill_of, delay_of, *, buffer, steps, group,
-    client_timeout=np.inf, minimum=None, twice=lambda d: False, starts=lambda g, now: now,
-):  # fmt: skip
+    first_clients,
+    refill_of,
+    delay_of,
+    *,
+    buffer,
+    steps,
+    group,
+    client_timeout=np.inf,
+    minimum=None,
+    twice=lambda d: False,
+    starts=lambda g, now: now,
+):
     """`refill_of(g)` gives the g-th refill's clients; one follows on every `group` reports."""
     log = Log()
     order = itertools.count()

@@ -55,42 +55,76 @@ def run_folder(
             "standard": standard,
             "total": 0.25 * straggler + 0.75 * standard,
         }
-        lines.append({
-            "step": 12 * (index + 1), "time_s": seconds * part * (1 + noise[0]),
-            "updates": int(settings["updates"] * part), "local_steps": 40 * index,
-            "examples": 800 * index, "wall_s": 0.5 * index,
-            **{f"{group}_accuracy": value for group, value in values.items()},
-            **{f"{group}_loss": 1 - value for group, value in values.items()},
-            "dropped": dropped, "late": 3 * index, "test_examples": 1000,
-        })  # fmt: skip
+        lines.append(
+            {
+                "step": 12 * (index + 1),
+                "time_s": seconds * part * (1 + noise[0]),
+                "updates": int(settings["updates"] * part),
+                "local_steps": 40 * index,
+                "examples": 800 * index,
+                "wall_s": 0.5 * index,
+                **{f"{group}_accuracy": value for group, value in values.items()},
+                **{f"{group}_loss": 1 - value for group, value in values.items()},
+                "dropped": dropped,
+                "late": 3 * index,
+                "test_examples": 1000,
+            }
+        )
     (folder / "curve.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     share = {"population": 0.235, "used": 0.118, "late": None, "unused": 0.61}
     run = {
-        "format": 1, "name": name, "hash": digest, "seed": seed, "status": status,
-        "diverged": diverged, "started": "2026-01-02T03:04:05Z", "finished": "2026-01-02T03:05:05Z",
-        "trained": 2400, "dropped": dropped, "wall_s": 60.0,
+        "format": 1,
+        "name": name,
+        "hash": digest,
+        "seed": seed,
+        "status": status,
+        "diverged": diverged,
+        "started": "2026-01-02T03:04:05Z",
+        "finished": "2026-01-02T03:05:05Z",
+        "trained": 2400,
+        "dropped": dropped,
+        "wall_s": 60.0,
         "versions": {"stragglers": "0.1.0", "python": "3.11.9", "jax": "0.10.2"},
-        "device": {"kind": "cpu"}, "data": {},
+        "device": {"kind": "cpu"},
+        "data": {},
         "schedule": {
-            "time_s": seconds, "server_steps": 12 * points, "client_updates": 2400,
+            "time_s": seconds,
+            "server_steps": 12 * points,
+            "client_updates": 2400,
             "staleness": {"mean": 0.0, "p50": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0},
-            "share": {"standard": {"population": 0.765, "used": 0.882, "late": None,
-                                   "unused": 0.39}, "straggler": share},
-            "groups": {group: {"always_late": 0.1, "latency_s": {"p50": 50.0, "p95": 150.0,
-                                                                 "p99": 250.0}}
-                       for group in ("standard", "straggler")},
+            "share": {
+                "standard": {"population": 0.765, "used": 0.882, "late": None, "unused": 0.39},
+                "straggler": share,
+            },
+            "groups": {
+                group: {"always_late": 0.1, "latency_s": {"p50": 50.0, "p95": 150.0, "p99": 250.0}}
+                for group in ("standard", "straggler")
+            },
             "device_s": {"used": 800.0, "wasted": 150.0, "in_flight": 50.0},
-            "clients": 200, "population": "200 writers",
+            "clients": 200,
+            "population": "200 writers",
         },
-    }  # fmt: skip
+    }
     (folder / "run.json").write_text(json.dumps(run))
     return folder
 
 
-HEIGHTS = {"fare-dust": 0.72, "feast": 0.66, "fedadam": 0.63, "fedbuff-ema": 0.59,
-           "fedadam-over-selection": 0.53, "fedavg": 0.52}  # fmt: skip
-SECONDS = {"fare-dust": 19_060, "feast": 16_112, "fedadam": 42_381, "fedbuff-ema": 6_929,
-           "fedadam-over-selection": 19_060, "fedavg": 42_381}  # fmt: skip
+HEIGHTS = {
+    "fare-dust": 0.72,
+    "feast": 0.66,
+    "fedadam": 0.63,
+    "fedbuff-ema": 0.59,
+    "fedadam-over-selection": 0.53,
+    "fedavg": 0.52,
+}
+SECONDS = {
+    "fare-dust": 19_060,
+    "feast": 16_112,
+    "fedadam": 42_381,
+    "fedbuff-ema": 6_929,
+    "fedadam-over-selection": 19_060,
+    "fedavg": 42_381,
+}
 
 
 def demo(root: Path, trials: int = 3, task: str = "glyphs/per-domain") -> Path:

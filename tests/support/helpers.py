@@ -65,10 +65,19 @@ def linear_task(sizes=(5, 12, 0, 3, 20, 7, 9, 1, 16), seed=0, dtype=np.float64, 
     y = (x @ truth + 0.5 * rng.normal(size=(total + 60, CLASSES))).argmax(1).astype(np.int32)
     group = (np.arange(len(sizes)) % 3 == 0).astype(np.int16)
     return Task(
-        "linear", Population(sizes, group, PAPER_GROUPS, "a test"), x[:total], y[:total],
-        np.concatenate([[0], np.cumsum(sizes)]), x[total:], y[total:], y[total:] == 0,
-        model, _prepare, _loss, _score,
-    )  # fmt: skip
+        "linear",
+        Population(sizes, group, PAPER_GROUPS, "a test"),
+        x[:total],
+        y[:total],
+        np.concatenate([[0], np.cumsum(sizes)]),
+        x[total:],
+        y[total:],
+        y[total:] == 0,
+        model,
+        _prepare,
+        _loss,
+        _score,
+    )
 
 
 def table_latency(table, sizes, epochs=1):
@@ -90,10 +99,12 @@ def plan_for(task, policy, table, *, seed, steps, epochs=1, **asked):
     latency = table_latency(table, task.population.examples, epochs)
     clients = task.population.clients
     if isinstance(policy, Buffer):
-        return buffered(clients, latency, seed=seed, updates=steps * policy.buffer,
-                        **policy._asdict(), **asked)  # fmt: skip
-    return over_selected(clients, latency, seed=seed, updates=steps * policy.goal,
-                         **policy._asdict(), **asked)  # fmt: skip
+        return buffered(
+            clients, latency, seed=seed, updates=steps * policy.buffer, **policy._asdict(), **asked
+        )
+    return over_selected(
+        clients, latency, seed=seed, updates=steps * policy.goal, **policy._asdict(), **asked
+    )
 
 
 @cache
@@ -159,8 +170,21 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
     )
 
 
-def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh=None,
-                   epochs=1, spoil=None, coordinator=Coordinator, plan=None):  # fmt: skip
+def by_interpreter(
+    task,
+    policy,
+    table,
+    algorithm,
+    client,
+    *,
+    seed,
+    steps,
+    weigh=None,
+    epochs=1,
+    spoil=None,
+    coordinator=Coordinator,
+    plan=None,
+):
     """Event by event; `spoil(dispatch, delta)` may damage reports.
 
     A `plan` says who starts when, and when each reports; else all that can be drawn may start.
@@ -195,13 +219,16 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
             return plan.client[members(group)].tolist()
         if isinstance(policy, Buffer):
             if group == 0:
-                return random_streams.cohorts(seed, random_streams.Purpose.FIRST_CLIENTS, clients,
-                                     policy.concurrency, 0, 1)[0].tolist()  # fmt: skip
+                return random_streams.cohorts(
+                    seed, random_streams.Purpose.FIRST_CLIENTS, clients, policy.concurrency, 0, 1
+                )[0].tolist()
             size = policy.buffer if policy.refill == "at_update" else 1
-            return random_streams.cohorts(seed, random_streams.Purpose.CLIENTS, clients, size, group - 1,
-                                 group)[0].tolist()  # fmt: skip
-        return random_streams.cohorts(seed, random_streams.Purpose.CLIENTS, clients, policy.cohort, group,
-                             group + 1)[0].tolist()  # fmt: skip
+            return random_streams.cohorts(
+                seed, random_streams.Purpose.CLIENTS, clients, size, group - 1, group
+            )[0].tolist()
+        return random_streams.cohorts(
+            seed, random_streams.Purpose.CLIENTS, clients, policy.cohort, group, group + 1
+        )[0].tolist()
 
     def teacher(dispatch, version):
         u = random_streams.uniforms(seed, random_streams.Purpose.TEACHER, dispatch, dispatch + 1)[0]
@@ -210,8 +237,13 @@ def by_interpreter(task, policy, table, algorithm, client, *, seed, steps, weigh
     def do(order):
         _, positions, cut = delay(order.dispatch, np.array([order.client]))
         steps = local_steps(positions, client, cut) * (sizes[order.client] > 0)
-        job = Job(order.dispatch, int(task.offsets[order.client]), int(sizes[order.client]),
-                  int(positions[0]), int(steps[0]))  # fmt: skip
+        job = Job(
+            order.dispatch,
+            int(task.offsets[order.client]),
+            int(sizes[order.client]),
+            int(positions[0]),
+            int(steps[0]),
+        )
         delta = train(data, seed_word(seed), order.download, jax.tree.map(jnp.int32, job))
         return spoil(order.dispatch, delta) if spoil else delta
 

@@ -16,8 +16,24 @@ def softmax(logits):
     return e / e.sum(axis=1, keepdims=True)
 
 
-def local_delta(w0, teacher, x, y, *, dispatch, seed, positions, lr, batch, last_batch="fill",
-                limited=False, rho=0.0, psi="cross_entropy", temperature=1.0, nu=0.0):  # fmt: skip
+def local_delta(
+    w0,
+    teacher,
+    x,
+    y,
+    *,
+    dispatch,
+    seed,
+    positions,
+    lr,
+    batch,
+    last_batch="fill",
+    limited=False,
+    rho=0.0,
+    psi="cross_entropy",
+    temperature=1.0,
+    nu=0.0,
+):
     """start - end of local SGD on one client's examples."""
     n = len(x)
     whole = limited or last_batch == "drop"
@@ -57,9 +73,29 @@ def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
     return step
 
 
-def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, weight=None,
-        by="weight", ema=0.0, k=1, history="late", teacher_step="sgd", teacher_lr=1.0,
-        corrects=False, beta=0.0, kappa=0.0):  # fmt: skip
+def run(
+    plan,
+    x,
+    y,
+    offsets,
+    w0,
+    *,
+    algorithm,
+    server,
+    client,
+    seed,
+    seed_word,
+    weight=None,
+    by="weight",
+    ema=0.0,
+    k=1,
+    history="late",
+    teacher_step="sgd",
+    teacher_lr=1.0,
+    corrects=False,
+    beta=0.0,
+    kappa=0.0,
+):
     """Final w and the evaluated model of one run along a schedule."""
     weight = weight or (lambda *known: 1.0)
     made = {*plan.step[plan.fate == Fate.ON_TIME]}
@@ -75,14 +111,18 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
 
     def counts(d):
         late = {
-            "fedavg": False, "semi_async": joins(d) < plan.steps, "feast": True,
+            "fedavg": False,
+            "semi_async": joins(d) < plan.steps,
+            "feast": True,
             "fare_dust": plan.step[d] < min(plan.steps, plan.version[d] + k),
-        }[algorithm]  # fmt: skip
+        }[algorithm]
         return plan.fate[d] == Fate.ON_TIME or (plan.fate[d] == Fate.LATE and late)
 
     def before(d):
-        return sum(plan.client[e] == plan.client[d] and counts(e) and known_at(e) < known_at(d)
-                   for e in range(len(plan.client)))  # fmt: skip
+        return sum(
+            plan.client[e] == plan.client[d] and counts(e) and known_at(e) < known_at(d)
+            for e in range(len(plan.client))
+        )
 
     def mean(reports):
         """Of (weight, delta) pairs."""
@@ -119,8 +159,16 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
                 teacher = taught_by(w, known[v - 1 - int(u * min(v, k))], state)
             c = plan.client[d]
             mine = slice(offsets[c], offsets[c + 1])
-            delta = local_delta(w, teacher, x[mine], y[mine], dispatch=d, seed=seed_word,
-                                positions=plan.examples[d], **client)  # fmt: skip
+            delta = local_delta(
+                w,
+                teacher,
+                x[mine],
+                y[mine],
+                dispatch=d,
+                seed=seed_word,
+                positions=plan.examples[d],
+                **client,
+            )
             at = known_at(d)
             deltas[d] = (weight(at - v, c, plan.examples[d], at, before(d)), delta)
         on_time = [deltas[d] for d in deltas if plan.fate[d] == Fate.ON_TIME and plan.step[d] == v]
@@ -130,8 +178,7 @@ def run(plan, x, y, offsets, w0, *, algorithm, server, client, seed, seed_word, 
         w, state = stepped(w, on_time, state)
         late = []
         if algorithm == "feast":
-            late = [deltas[d] for d in deltas
-                    if plan.fate[d] == Fate.LATE and plan.version[d] == v]  # fmt: skip
+            late = [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and plan.version[d] == v]
         if not moves(on_time + late):
             continue  # nobody's reports, or none that weighs anything
         if algorithm == "feast":

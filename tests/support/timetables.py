@@ -26,8 +26,9 @@ DELAYS = st.one_of(
 
 FAULTS = st.lists(
     st.sampled_from([Fault.NONE, Fault.NONE, Fault.DROP_OUT, Fault.CRASH, Fault.DUPLICATE]),
-    min_size=1, max_size=40,
-)  # fmt: skip
+    min_size=1,
+    max_size=40,
+)
 TIMEOUTS = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 8.0])
 
 CYCLE = 12  # seconds; tests have a short day
@@ -79,7 +80,7 @@ def rounds_cases(draw):
         late_rounds=draw(st.integers(1, 4)) if late == "rounds" else None,
         count=draw(st.sampled_from(["on_time", "all_returned"])),
         seed=draw(st.integers(0, 99)),
-    ), draw(st.lists(DELAYS, min_size=1, max_size=40))  # fmt: skip
+    ), draw(st.lists(DELAYS, min_size=1, max_size=40))
 
 
 @st.composite
@@ -94,7 +95,7 @@ def buffer_cases(draw):
         updates=draw(st.integers(buffer, buffer * 9)),
         refill=draw(st.sampled_from(["at_update", "at_once"])),
         seed=draw(st.integers(0, 99)),
-    ), draw(st.lists(DELAYS, min_size=1, max_size=40))  # fmt: skip
+    ), draw(st.lists(DELAYS, min_size=1, max_size=40))
 
 
 def delays(plan, table):
@@ -160,8 +161,9 @@ def assert_gives_up(plan, log, case, codes, seconds, timeout):
     assert np.all(plan.duration <= timeout * (1 + 1e-9) + 1e-9 * plan.time)
     assert plan.fault.tolist() == np.resize(codes, len(plan.fault)).tolist()
     works = np.resize(seconds, len(plan.stop))
-    works = np.where(plan.fault == Fault.DROP_OUT, 0, np.where(plan.fault == Fault.CRASH,
-                                                              works / 2, works))  # fmt: skip
+    works = np.where(
+        plan.fault == Fault.DROP_OUT, 0, np.where(plan.fault == Fault.CRASH, works / 2, works)
+    )
     assert plan.stop.tolist() == (plan.start + works).tolist()
 
 
@@ -176,9 +178,11 @@ def assert_scaled(plan, scaled, by):
 def seconds_of(given, client):
     """Which whole seconds of a cycle a client is there in."""
     return {
-        (begin + k) % CYCLE for owner, begin, length in given if owner == client
+        (begin + k) % CYCLE
+        for owner, begin, length in given
+        if owner == client
         for k in range(length)
-    }  # fmt: skip
+    }
 
 
 def walked(there, now, work):

@@ -8,10 +8,12 @@ from tests.support.command import FLEET, factors, fleet, refused
 def test_latencies_beyond_all_numbers_never_report(capsys, tmp_path):
     fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
     (tmp_path / "f.toml").write_text(
-        "updates = 100\n" + FLEET.format(csv="c.csv").replace("per-example", "groups")
-        + "[latency.groups.all]\n" + factors('{kind = "lognormal", mu = 800.0, sigma = 1.0}')
+        "updates = 100\n"
+        + FLEET.format(csv="c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n"
+        + factors('{kind = "lognormal", mu = 800.0, sigma = 1.0}')
         + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
-    )  # fmt: skip
+    )
     assert "check the latencies" in refused(capsys, "plan", str(tmp_path / "f.toml"))
 
 
@@ -20,20 +22,24 @@ def test_measured_latencies_that_add_up_beyond_all_numbers_never_report(capsys, 
     fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
     (tmp_path / "s.csv").write_text("1e308\n1e308\n")
     (tmp_path / "f.toml").write_text(
-        "updates = 100\n" + FLEET.format(csv="c.csv").replace("per-example", "groups")
-        + "[latency.groups.all]\n" + factors('{kind = "samples", file = "s.csv"}')
+        "updates = 100\n"
+        + FLEET.format(csv="c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n"
+        + factors('{kind = "samples", file = "s.csv"}')
         + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
-    )  # fmt: skip
+    )
     assert "check the latencies" in refused(capsys, "plan", str(tmp_path / "f.toml"))
 
 
 def test_a_bad_distribution_is_named_by_its_place(capsys, tmp_path):
     fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
     (tmp_path / "f.toml").write_text(
-        "updates = 100\n" + FLEET.format(csv="c.csv").replace("per-example", "groups")
-        + "[latency.groups.all]\n" + factors('{kind = "gamma", shape = -2.0, scale = 1.0}')
+        "updates = 100\n"
+        + FLEET.format(csv="c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n"
+        + factors('{kind = "gamma", shape = -2.0, scale = 1.0}')
         + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
-    )  # fmt: skip
+    )
     line = refused(capsys, "plan", str(tmp_path / "f.toml"))
     assert "latency.groups.all.communication: gamma: shape=-2.0" in line
 
@@ -129,19 +135,25 @@ def test_bad_documents_are_one_line(capsys, tmp_path, text):
     assert DOCUMENTS[text] in refused(capsys, "plan", str(file))
 
 
-@pytest.mark.parametrize("schedule", [
-    'kind = "over_selected"\ngoal = 2\ncohort = 4\n',
-    'kind = "buffered"\nbuffer = 2\nconcurrency = 4\n',
-    'kind = "buffered"\nbuffer = 2\nconcurrency = 4\nrefill = "at_once"\n',
-    'kind = "over_selected"\ngoal = 2\ncohort = 4\nlate_seconds = inf\n',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        'kind = "over_selected"\ngoal = 2\ncohort = 4\n',
+        'kind = "buffered"\nbuffer = 2\nconcurrency = 4\n',
+        'kind = "buffered"\nbuffer = 2\nconcurrency = 4\nrefill = "at_once"\n',
+        'kind = "over_selected"\ngoal = 2\ncohort = 4\nlate_seconds = inf\n',
+    ],
+)
 def test_a_fleet_that_never_reports_is_no_hang(capsys, tmp_path, schedule):
     fleet(tmp_path / "c.csv", [(i, 5, "all") for i in range(9)])
     (tmp_path / "f.toml").write_text(
-        "updates = 100\n" + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "groups")
-        + "[latency.groups.all]\n" + factors('{kind = "constant", value = inf}')
-        + "[schedule]\n" + schedule
-    )  # fmt: skip
+        "updates = 100\n"
+        + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "groups")
+        + "[latency.groups.all]\n"
+        + factors('{kind = "constant", value = inf}')
+        + "[schedule]\n"
+        + schedule
+    )
     assert "never" in refused(capsys, "plan", str(tmp_path / "f.toml"))
 
 
@@ -151,5 +163,5 @@ def test_groups_without_latency_are_named(capsys, tmp_path):
         "updates = 100\n"
         + FLEET.format(csv=tmp_path / "c.csv").replace("per-example", "per-domain")
         + '[schedule]\nkind = "over_selected"\ngoal = 2\n'
-    )  # fmt: skip
+    )
     assert "did you mean 'standard'" in refused(capsys, "plan", str(tmp_path / "f.toml"))

@@ -179,8 +179,11 @@ def test_a_report_of_no_examples_weighs_nothing_where_examples_weigh(name, which
 @every_average
 def test_a_report_that_is_too_old_is_not_even_looked_at(name):
     policy, algorithm, client = kind_of(name)
-    impatient = {BUFFERED: {"client_timeout": 4.0}, WAITS: {"late_seconds": 3.0},
-                 REMEMBERS: {"late_rounds": 1}}.get(policy, {})  # fmt: skip
+    impatient = {
+        BUFFERED: {"client_timeout": 4.0},
+        WAITS: {"late_seconds": 3.0},
+        REMEMBERS: {"late_rounds": 1},
+    }.get(policy, {})
     given = plan(policy._replace(**impatient))
     rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
     came = np.isfinite(given.report) & (given.report <= given.time[-1])
@@ -272,10 +275,11 @@ def test_the_interpreter_counts_a_report_once(name):
             return super().receive(number, delta, now) or may_start
 
     once, twice = (
-        by_interpreter(TASK, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS,
-                       coordinator=kind)
+        by_interpreter(
+            TASK, policy, TABLE, algorithm, client, seed=SEED, steps=STEPS, coordinator=kind
+        )
         for kind in (Coordinator, Echo)
-    )  # fmt: skip
+    )
     jax.tree.map(np.testing.assert_array_equal, once.state, twice.state)
     assert once.step_times == twice.step_times and once.counts["duplicate"] == 0
     reports = sum(once.counts.values())
@@ -294,10 +298,18 @@ def test_the_interpreter_counts_the_fates_of_the_schedule(policy):
         return given.client[start : first + group * then].tolist()
 
     told = interpret(
-        Coordinator(fedavg(optax.sgd(0.0)), policy, zero, choose,
-                    lambda arrival: 1.0, lambda dispatch, version: -1),
-        lambda order: zero, lambda d, c: float(delay(d, np.array([c])).seconds[0]), STEPS,
-    )  # fmt: skip
+        Coordinator(
+            fedavg(optax.sgd(0.0)),
+            policy,
+            zero,
+            choose,
+            lambda arrival: 1.0,
+            lambda dispatch, version: -1,
+        ),
+        lambda order: zero,
+        lambda d, c: float(delay(d, np.array([c])).seconds[0]),
+        STEPS,
+    )
     counts = {fate.name.lower(): int(np.sum(given.fate == fate)) for fate in Fate}
     assert told.dispatches == len(given.client) and told.step_times == given.time.tolist()
     assert told.counts["on_time"] == counts["on_time"] > 0

@@ -36,13 +36,18 @@ print(digest.hexdigest(), result.curve[-1].metrics.total_loss)
 
 def run(cores, every, cache):
     environment = {
-        **os.environ, "PJRT_NPROC": "1", "JAX_NUM_CPU_DEVICES": "2",
-        "JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }  # fmt: skip
+        **os.environ,
+        "PJRT_NPROC": "1",
+        "JAX_NUM_CPU_DEVICES": "2",
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(cores), str(every)],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

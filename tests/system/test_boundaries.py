@@ -24,7 +24,7 @@ from stragglers._core.files import UNFINISHED
 from stragglers.cli import main
 from stragglers.config import loading
 from stragglers.report import figures, page
-from stragglers.runs import checkpoint, recorder, records
+from stragglers.runs import checkpoint, recorder, records, run_folder
 from stragglers.simulator.simulate import Moment
 from stragglers.simulator.trial_state import Course
 from tests.support.disk import CODES, STEPS, Killed, failing, spoil, untrained
@@ -64,10 +64,15 @@ def record(folder: Path, chunks: int = STEPS, experiment=EXPERIMENT) -> list[str
     left = iter([False] * (chunks - 1) + [chunks < STEPS] + [False] * STEPS)
     with suppress(checkpoint.Kept):
         recorder.record(
-            [folder], [NAME], [experiment], on_start=lambda start: None,
-            on_progress=lambda trial, progress: None, say=said.append, checkpoint_s=0,
+            [folder],
+            [NAME],
+            [experiment],
+            on_start=lambda start: None,
+            on_progress=lambda trial, progress: None,
+            say=said.append,
+            checkpoint_s=0,
             stop=lambda: next(left),
-        )  # fmt: skip
+        )
     return said
 
 
@@ -196,7 +201,7 @@ def test_drift_through_the_command(tmp_path, capsys, plain_report):
     """Refused by name; allowed, the outputs say so."""
     command = ["run", NAME, "--processes", "1", "--out", str(tmp_path)]
     with untrained(), failing(NEVER, None):
-        record(records.folder_of(tmp_path, NAME, loading.resolved(EXPERIMENT)), 2)
+        record(run_folder.folder_of(tmp_path, NAME, loading.resolved(EXPERIMENT)), 2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(recorder, "_fingerprint", lambda *_: {"format": 1, "jax": "1"})
             assert main.main(command) == 2
@@ -214,8 +219,14 @@ def test_drift_through_the_command(tmp_path, capsys, plain_report):
 # Rot.
 
 
-DAMAGE = {"flipped": 200, "truncated": 50, "missing": 10, "extra": 5, "from another": 10,
-          "swapped": 10}  # fmt: skip
+DAMAGE = {
+    "flipped": 200,
+    "truncated": 50,
+    "missing": 10,
+    "extra": 5,
+    "from another": 10,
+    "swapped": 10,
+}
 
 
 @pytest.mark.parametrize("how", DAMAGE)
@@ -281,7 +292,8 @@ def test_what_may_not_be_read_is_not_removed(tmp_path, what, monkeypatch):
 
 TWICE = """
 import os, signal, sys
-from stragglers import checkpoint, cli
+from stragglers.cli import main
+from stragglers.runs import checkpoint
 from tests.support.disk import untrained
 
 number, write = signal.Signals[sys.argv.pop(1)], checkpoint._write_state
@@ -298,7 +310,7 @@ def interrupted(moment, path):
 
 checkpoint._write_state = interrupted
 with untrained():
-    cli.main()
+    main.main()
 """
 
 
@@ -308,8 +320,10 @@ def test_a_second_signal_ends_it_at_once_and_leaves_the_last_checkpoint(tmp_path
     arguments = ["run", NAME, "--checkpoint-minutes", "0", "--out", str(tmp_path / "out")]
     process = subprocess.run(
         [sys.executable, "-c", TWICE, number.name, *arguments],
-        capture_output=True, text=True, cwd=Path(__file__).parents[1],
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
     assert process.stdout.split("\n") == ["the first is a wish", "being kept", ""]
     assert process.returncode == -number and "Traceback" not in process.stderr
     (folder,) = (tmp_path / "out" / NAME).iterdir()

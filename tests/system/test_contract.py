@@ -55,13 +55,17 @@ def settle(state, opened, late, round):
 MINE = {
     "starts ahead": Contract(init, step, nothing_to_settle, model=params, params=ahead),
     "teaches the model before": Contract(
-        init, step, nothing_to_settle, model=params, params=params,
+        init,
+        step,
+        nothing_to_settle,
+        model=params,
+        params=params,
         teach=lambda state, starting: state.core.before,
     ),
     "settles at arrival": Contract(
         init, step, settle, model=params, params=params, settles="at_arrival"
     ),
-}  # fmt: skip
+}
 POLICY = Rounds(goal=3, cohort=6, late_rounds=4)
 
 

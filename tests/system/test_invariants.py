@@ -95,8 +95,10 @@ def test_a_clients_number_means_nothing(name):
     mine = np.concatenate([np.arange(TASK.offsets[c], TASK.offsets[c + 1]) for c in old])
     theirs = TASK._replace(
         population=TASK.population._replace(examples=SIZES[old], group=TASK.population.group[old]),
-        x=TASK.x[mine], y=TASK.y[mine], offsets=np.concatenate([[0], np.cumsum(SIZES[old])]),
-    )  # fmt: skip
+        x=TASK.x[mine],
+        y=TASK.y[mine],
+        offsets=np.concatenate([[0], np.cumsum(SIZES[old])]),
+    )
     policy = EVERY[name][0]
     ours = train_every(name, plan(policy, order=ORDER))
     renamed, others = (plan(policy, task=theirs, order=o) for o in (number[ORDER], ORDER))

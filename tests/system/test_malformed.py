@@ -94,7 +94,9 @@ def test_so_it_is_with_the_real_command(place, case, command):
     (place / case.file).write_bytes(case.text)
     done = subprocess.run(
         [sys.executable, "-m", "stragglers", *arguments(case)],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": PACKAGE},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": PACKAGE},
+    )
     check(case, done.returncode, done.stdout, done.stderr)
     assert [path.name for path in place.iterdir()] == [case.file]

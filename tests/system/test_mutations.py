@@ -8,7 +8,7 @@ import pytest
 from benchmarks.mutants import NEAR
 from benchmarks.mutations import MUTATIONS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.file}: {m.why}")

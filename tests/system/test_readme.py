@@ -10,13 +10,13 @@ import pytest
 from stragglers.cli.main import _parser, main
 from tests.support.fabricate import demo
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-HOURS = (Path(__file__).parent.parent / "docs" / "hours.md").read_text()
+README = (Path(__file__).parents[2] / "README.md").read_text()
+HOURS = (Path(__file__).parents[2] / "docs" / "hours.md").read_text()
 LINES = re.findall(r"^stragglers (.*?)(?: +#|$)", README + HOURS, re.M)
 INLINE = re.findall(r"`stragglers (\w[^`]+)`", README)
 COMMANDS = dict.fromkeys([*LINES, *INLINE])
 CONSOLE = re.findall(r"```console\n\$ (.*?)\n(.*?)```", README, re.S)
-FLOWER = (Path(__file__).parent.parent / "docs" / "flower.md").read_text()
+FLOWER = (Path(__file__).parents[2] / "docs" / "flower.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README + FLOWER, re.S)
 
 
@@ -25,10 +25,12 @@ def workplace(tmp_path, monkeypatch):
     """A folder in which there is all that the README speaks of, and where nothing is trained."""
     demo(tmp_path / "runs", trials=2)
     (tmp_path / "my-experiments").mkdir()
-    preset = resources.files("stragglers") / "presets/glyphs/per-domain/feast.toml"
+    preset = resources.files("stragglers.config") / "presets/glyphs/per-domain/feast.toml"
     (tmp_path / "my-experiments" / "mine.toml").write_text(preset.read_text())
-    lines = [f"c{i % 40},{'old' if i % 4 else 'new'},{5 + i % 40},{3 + i % 7},2,{1 + i % 11}"
-             for i in range(160)]  # fmt: skip
+    lines = [
+        f"c{i % 40},{'old' if i % 4 else 'new'},{5 + i % 40},{3 + i % 7},2,{1 + i % 11}"
+        for i in range(160)
+    ]
     header = "client,group,examples,communication,overhead,training"
     (tmp_path / "log.csv").write_text("\n".join([header, *lines, "c0,new,5,,,"]))
     monkeypatch.chdir(tmp_path)

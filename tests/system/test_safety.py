@@ -9,17 +9,30 @@ from pathlib import Path
 
 import stragglers
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
 
 LOADERS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle"}
 # The one reader of pickles admits NumPy's arrays alone (tests/data/test_cifar.py).
-RESTRICTED = "src/stragglers/data/cifar.py"
+RESTRICTED = "src/stragglers/tasks/datasets/cifar_files.py"
 NETWORK = {
-    "urllib", "http", "socket", "ssl", "socketserver", "ftplib", "smtplib", "telnetlib", "xmlrpc",
-    "requests", "httpx", "aiohttp", "urllib3", "asyncio", "webbrowser",
-}  # fmt: skip
-FETCHES = "src/stragglers/data/fetch.py"
+    "urllib",
+    "http",
+    "socket",
+    "ssl",
+    "socketserver",
+    "ftplib",
+    "smtplib",
+    "telnetlib",
+    "xmlrpc",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "urllib3",
+    "asyncio",
+    "webbrowser",
+}
+FETCHES = "src/stragglers/tasks/datasets/fetch.py"
 
 
 def name(path: Path) -> str:
@@ -140,9 +153,12 @@ def guarded(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "guard" / "sitecustomize.py").write_text(GUARD)
     path = os.pathsep.join([str(folder / "guard"), str(Path(stragglers.__file__).parents[1])])
     return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True,
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    )
 
 
 def test_no_command_opens_a_connection(tmp_path):
@@ -166,8 +182,6 @@ def test_every_command_is_guarded():
     from stragglers.cli.main import _parser
 
     (commands,) = (
-        action
-        for action in _parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )  # fmt: skip
+        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
     assert {command.split()[0] for command in COMMANDS} == set(commands.choices)

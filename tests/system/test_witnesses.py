@@ -31,8 +31,10 @@ STEPS, K = 12, 3
 SGD, ADAM = optax.sgd(0.7), optax.adam(0.05, b2=0.99, eps=1e-3)
 SMALL_SGD = optax.sgd(0.02)
 REFERENCE = {
-    id(SGD): reference.sgd(0.7), id(ADAM): reference.adam(0.05), id(SMALL_SGD): reference.sgd(0.02)
-}  # fmt: skip
+    id(SGD): reference.sgd(0.7),
+    id(ADAM): reference.adam(0.05),
+    id(SMALL_SGD): reference.sgd(0.02),
+}
 
 POLICIES = {
     "wait for all": Rounds(goal=5, cohort=5),
@@ -49,7 +51,7 @@ GIVEN_UP = {
     "late in rounds": Rounds(goal=3, cohort=4, late_rounds=K, round_timeout=4.0, minimum=2),
     "buffered": Buffer(buffer=3, concurrency=6, client_timeout=4.0, minimum=2),
     "buffered, refilled at once": Buffer(3, 6, "at_once", client_timeout=4.0, minimum=2),
-}  # fmt: skip
+}
 ALGORITHMS = {
     "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
     "semi-async": (lambda s, m: semi_async(s, m), dict(algorithm="semi_async")),
@@ -70,23 +72,31 @@ ALGORITHMS = {
         lambda s, m: feast(s, beta=0.9, kappa=0.3, mean=m),
         dict(algorithm="feast", beta=0.9, kappa=0.3),
     ),
-}  # fmt: skip
+}
 OPTIONS = {
     "sgd": {},
     "adam, ema, kl, temperature": dict(
-        server=ADAM, ema=0.8, client=dict(rho=0.5, psi="kl", temperature=2.0)),
+        server=ADAM, ema=0.8, client=dict(rho=0.5, psi="kl", temperature=2.0)
+    ),
     "logit mse, proximal, keep, examples": dict(
-        client=dict(rho=0.3, psi="logit_mse", nu=0.4, last_batch="keep"),
-        weigh=dict(by="examples")),
+        client=dict(rho=0.3, psi="logit_mse", nu=0.4, last_batch="keep"), weigh=dict(by="examples")
+    ),
     "drop, staleness by count": dict(
-        client=dict(last_batch="drop", rho=0.2), weigh=dict(discount="inverse_sqrt"), by="count"),
+        client=dict(last_batch="drop", rho=0.2), weigh=dict(discount="inverse_sqrt"), by="count"
+    ),
     "polynomial, two epochs, sum": dict(
-        weigh=dict(by="examples", discount="polynomial", exponent=0.8), epochs=2, by="sum",
-        server=SMALL_SGD, client=dict(rho=0.4)),
+        weigh=dict(by="examples", discount="polynomial", exponent=0.8),
+        epochs=2,
+        by="sum",
+        server=SMALL_SGD,
+        client=dict(rho=0.4),
+    ),
     "directions, rare ones weighed up": dict(
         weigh=dict(by="examples", local_steps="normalised", participation="corrected"),
-        client=dict(last_batch="drop"), epochs=2),
-}  # fmt: skip
+        client=dict(last_batch="drop"),
+        epochs=2,
+    ),
+}
 
 
 def latencies(seed):
@@ -103,11 +113,14 @@ def never_comes(seed):
 def settings(option):
     given = {"batch": 4, "lr": 0.2, **option.get("client", {})}
     client = Client(
-        learning_rate=given["lr"], batch_size=given["batch"],
-        last_batch=given.get("last_batch", "fill"), distillation=given.get("rho", 0.0),
+        learning_rate=given["lr"],
+        batch_size=given["batch"],
+        last_batch=given.get("last_batch", "fill"),
+        distillation=given.get("rho", 0.0),
         distillation_loss=given.get("psi", "cross_entropy"),
-        temperature=given.get("temperature", 1.0), proximal=given.get("nu", 0.0),
-    )  # fmt: skip
+        temperature=given.get("temperature", 1.0),
+        proximal=given.get("nu", 0.0),
+    )
     return client, given
 
 
@@ -142,15 +155,33 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
     )
     interpreted = by_interpreter(
-        task, policy, table, chosen, client, seed=seed, steps=STEPS, weigh=weigh,
-        epochs=epochs, plan=plan if asked else None,
-    )  # fmt: skip
+        task,
+        policy,
+        table,
+        chosen,
+        client,
+        seed=seed,
+        steps=STEPS,
+        weigh=weigh,
+        epochs=epochs,
+        plan=plan if asked else None,
+    )
     w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))
     referred = reference.run(
-        plan, task.x, task.y, task.offsets, w0, server=REFERENCE[id(server)], client=given,
-        seed=seed, seed_word=seed_word(seed), by=by, ema=ema, **expected,
+        plan,
+        task.x,
+        task.y,
+        task.offsets,
+        w0,
+        server=REFERENCE[id(server)],
+        client=given,
+        seed=seed,
+        seed_word=seed_word(seed),
+        by=by,
+        ema=ema,
+        **expected,
         weight=weight,
-    )  # fmt: skip
+    )
     assert np.abs(referred[0] - w0).max() > 1e-3  # the weights did move
     return (
         (matrix(simulated.params), matrix(simulated.model)),
@@ -172,8 +203,7 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
 @pytest.mark.parametrize("policy", GIVEN_UP)
 @pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust, all", "feast"])
 def test_steps_that_are_given_up(policy, algorithm):
-    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM,
-                  weigh=dict(participation="corrected"))  # fmt: skip
+    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM, weigh=dict(participation="corrected"))
     task, table = linear_task(), never_comes(3)
     plan = plan_for(task, GIVEN_UP[policy], table, seed=3, steps=STEPS)
     reports = np.bincount(plan.step[plan.fate == Fate.ON_TIME], minlength=STEPS)
@@ -188,17 +218,26 @@ def test_steps_that_are_given_up(policy, algorithm):
 
 # Five of nine clients come with a cycle of twelve seconds, four in the middle of it.
 THERE = availability.intervals(
-    np.arange(9), np.array([0, 0, 0, 0, 0, 6, 6, 6, 6]) / 3600,
-    np.array([3, 2, 4, 3, 5, 2, 3, 4, 3]) / 3600, clients=9, cycle=12 / 3600, leaving="pause",
-)  # fmt: skip
+    np.arange(9),
+    np.array([0, 0, 0, 0, 0, 6, 6, 6, 6]) / 3600,
+    np.array([3, 2, 4, 3, 5, 2, 3, 4, 3]) / 3600,
+    clients=9,
+    cycle=12 / 3600,
+    leaving="pause",
+)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust", "feast"])
-@pytest.mark.parametrize("asked", [
-    dict(there=THERE), dict(there=THERE, busy="skip"), dict(busy="skip"),
-    dict(there=THERE._replace(leaving="lose")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    [
+        dict(there=THERE),
+        dict(there=THERE, busy="skip"),
+        dict(busy="skip"),
+        dict(there=THERE._replace(leaving="lose")),
+    ],
+)
 def test_groups_that_wait_for_their_clients(policy, algorithm, asked):
     """Whole seconds, so that reports tie with one another, with starts and with server steps."""
     chosen, table = POLICIES[policy], np.random.default_rng(4).integers(0, 7, 60)
@@ -209,8 +248,12 @@ def test_groups_that_wait_for_their_clients(policy, algorithm, asked):
         chosen = chosen._replace(cohort=size, goal=min(chosen.goal, 3), round_timeout=5.0)
     plan = plan_for(linear_task(), chosen, table, seed=3, steps=STEPS, **asked)
     assert waited(plan) > 0 or (isinstance(chosen, Buffer) and "there" not in asked)
-    option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM,
-                  weigh=dict(discount="inverse_sqrt", participation="corrected"))  # fmt: skip
+    option = dict(
+        client=dict(rho=0.5),
+        ema=0.6,
+        server=ADAM,
+        weigh=dict(discount="inverse_sqrt", participation="corrected"),
+    )
     with jax.enable_x64(True):
         simulated, interpreted, referred = witnesses(
             chosen, algorithm, option, table=table, **asked
@@ -299,5 +342,8 @@ def test_the_convolutional_model_in_lanes_in_single_precision():
     assert 12 < one.curve[-1].local_steps <= 30
     assert one.curve[-1].metrics.total_loss < one.curve[0].metrics.total_loss - 0.01
     for other in others:
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-                     one.params, other.params)  # fmt: skip
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+            one.params,
+            other.params,
+        )

@@ -158,10 +158,12 @@ def test_accuracy_rises(shared_data):
 
     some = slice(None, None, 8)
     task = task._replace(
-        model=lstm("fedjax", 504, embedding=16, units=32), test_client=None,
-        test_x=task.test_x[some], test_y=task.test_y[some],
+        model=lstm("fedjax", 504, embedding=16, units=32),
+        test_client=None,
+        test_x=task.test_x[some],
+        test_y=task.test_y[some],
         test_straggler=task.test_straggler[some],
-    )  # fmt: skip
+    )
 
     def latency(first, clients):
         return Draw(np.ones(len(clients)), np.minimum(sizes[clients], 64))

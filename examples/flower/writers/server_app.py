@@ -21,8 +21,11 @@ def main(grid: Grid, context: Context) -> None:
 
     def tell(step, seconds, model):
         right = (x @ np.asarray(model["w"]) + np.asarray(model["b"])).argmax(1) == y
-        print(f"step {step}, {seconds:.0f} s: {right[slow].mean():.1%} of 0 to 4, "
-              f"{right.mean():.1%} of all", flush=True)  # fmt: skip
+        print(
+            f"step {step}, {seconds:.0f} s: {right[slow].mean():.1%} of 0 to 4, "
+            f"{right.mean():.1%} of all",
+            flush=True,
+        )
 
     served = serve(
         grid,

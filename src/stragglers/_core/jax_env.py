@@ -1,8 +1,8 @@
 """What must be said before jax is loaded: threads, and where compiled programs are kept.
 
-On a CPU a run's `threads` train clients side by side, each a device of its own (see mesh.py) with
-one thread for its products: XLA would split them by the size of its pool, and bits would depend on
-it. So they depend on a setting of the run, not on the machine.
+On a CPU a run's `threads` train clients side by side. Each thread is a device of its own (see
+simulator/device_mesh.py) and computes its products alone: XLA splits products by the size of its
+thread pool, so results would otherwise depend on the machine and not on a setting of the run.
 """
 
 import os

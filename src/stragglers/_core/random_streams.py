@@ -102,9 +102,14 @@ def _blocks(
 
 
 def cohorts(
-    seed: int, purpose: Purpose, clients: int, size: int, first: int, last: int,
+    seed: int,
+    purpose: Purpose,
+    clients: int,
+    size: int,
+    first: int,
+    last: int,
     weights: NDArray[np.float64] | None = None,
-) -> NDArray[np.int32]:  # fmt: skip
+) -> NDArray[np.int32]:
     """Rounds `first` to `last` of an endless table of cohorts, each without replacement.
 
     Takes O(size) a round however many clients there are; with weights O(size log clients), and

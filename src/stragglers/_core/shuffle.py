@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-ROUNDS = 16  # tests/test_shuffle.py finds no bias left
+ROUNDS = 16  # tests/_core/test_shuffle.py finds no bias left
 GOLDEN = np.uint32(0x9E3779B9)
 
 

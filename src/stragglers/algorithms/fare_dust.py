@@ -104,6 +104,12 @@ def fare_dust(
         return state.aside if average == "corrected" else state.core.params
 
     return Algorithm(
-        init, step, settle, model=model, params=params, teach=teach,
-        settles="at_arrival", teachers=k,
-    )  # fmt: skip
+        init,
+        step,
+        settle,
+        model=model,
+        params=params,
+        teach=teach,
+        settles="at_arrival",
+        teachers=k,
+    )

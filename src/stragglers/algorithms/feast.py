@@ -65,14 +65,15 @@ def feast(
         auxiliary = state.aside  # a
         everybody = plus(opened.on_time, late)
         w_plus, _ = descend(server, mean, opened.params, opened.optimizer, everybody)
-        mismatched = trees.add(
-            auxiliary, trees.scale(kappa, trees.subtract(w_plus, opened.params))
-        )  # fmt: skip
+        mismatched = trees.add(auxiliary, trees.scale(kappa, trees.subtract(w_plus, opened.params)))
         new = trees.blend(beta, mismatched, w_plus)
         return State(state.core, trees.where(moves(everybody), new, auxiliary))
 
     return Algorithm(
-        init, step, settle,
-        model=lambda state: state.aside, params=lambda state: state.core.params,
+        init,
+        step,
+        settle,
+        model=lambda state: state.aside,
+        params=lambda state: state.core.params,
         settles="by_round",
-    )  # fmt: skip
+    )

@@ -42,7 +42,7 @@ def algorithm(
     except Exception as error:  # anybody's code
         raise BadInput(f"{call} failed ({_said(error)})") from error
     if not isinstance(made, Algorithm):
-        raise BadInput(f"{call} returned {shown(made)}, expected an Algorithm (algorithms/base.py)")
+        raise BadInput(f"{call} returned {shown(made)}, expected an Algorithm (base.py)")
     return made
 
 
@@ -56,8 +56,11 @@ def _function(file: str, name: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if callable(found):
         return found
-    known = [key for key, value in vars(module).items() if getattr(value, "__module__", "")
-             == module.__name__ and callable(value)]  # fmt: skip
+    known = [
+        key
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and callable(value)
+    ]
     raise BadInput(f"{file} has no function {name!r}; {did_you_mean(name, known)}")
 
 

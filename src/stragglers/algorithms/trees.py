@@ -49,8 +49,10 @@ def cast(tree: Tree, dtype: Any) -> Tree:
 
 def finite(tree: Any) -> jax.Array:
     """Whether its sum of squares is, in float32: what overflows there is not worth keeping."""
-    leaves = [jnp.sum(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))))
-              for x in jax.tree.leaves(tree)]  # fmt: skip
+    leaves = [
+        jnp.sum(jnp.square(x.astype(jnp.promote_types(x.dtype, jnp.float32))))
+        for x in jax.tree.leaves(tree)
+    ]
     return jnp.isfinite(jnp.asarray(sum(leaves)).astype(jnp.float32))
 
 
@@ -84,15 +86,18 @@ def of_trial(tree: Any, trial: jax.Array) -> Any:
     """What one of several trials has; of a shelf, a view."""
     return jax.tree.map(
         lambda x: Shelf(x.rows, trial) if isinstance(x, Shelf) else x[trial],
-        tree, is_leaf=lambda x: isinstance(x, Shelf),
-    )  # fmt: skip
+        tree,
+        is_leaf=lambda x: isinstance(x, Shelf),
+    )
 
 
 def set_trial(tree: Any, trial: jax.Array, own: Any) -> Any:
     return jax.tree.map(
         lambda x, y: Shelf(y.rows) if isinstance(x, Shelf) else x.at[trial].set(y),
-        tree, own, is_leaf=lambda x: isinstance(x, Shelf),
-    )  # fmt: skip
+        tree,
+        own,
+        is_leaf=lambda x: isinstance(x, Shelf),
+    )
 
 
 def named(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:

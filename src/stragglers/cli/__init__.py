@@ -1,1 +1,4 @@
-"""The command line: one file for each command. Imports everything, inside the functions that need it."""
+"""The command line: one file for each command.
+
+Imports all packages, what is slow only inside the functions that need it.
+"""

@@ -52,9 +52,12 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--sweep", action="append", default=[], metavar="KEY=V1,V2,...",
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="KEY=V1,V2,...",
         help="several values of a setting; give it twice for all combinations",
-    )  # fmt: skip
+    )
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
@@ -62,31 +65,41 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA")
     parser.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
     parser.add_argument(
-        "--processes", type=int,
+        "--processes",
+        type=int,
         help="trials at once, default: what fits; on an accelerator, where it is 1, more prepare "
         "side by side and train in turn",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--together",
         type=int,
         help="seeds in one program, default: what fills an accelerator, 1 on a CPU",
     )
     parser.add_argument(
-        "--minutes", type=float, default=math.inf,
+        "--minutes",
+        type=float,
+        default=math.inf,
         help="stops then; what is under way is kept, and the same command goes on",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--checkpoint-minutes", type=float, default=EVERY_MINUTES, metavar="M",
+        "--checkpoint-minutes",
+        type=float,
+        default=EVERY_MINUTES,
+        metavar="M",
         help=f"between two checkpoints of a trial, default {EVERY_MINUTES:g}",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--allow-drift", action="store_true",
+        "--allow-drift",
+        action="store_true",
         help="goes on from checkpoints of other versions or devices, and says so in run.json",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--out", default="runs", metavar="DIR", type=folder_name,
+        "--out",
+        default="runs",
+        metavar="DIR",
+        type=folder_name,
         help="for run folders, default runs; trials that are there are not repeated",
-    )  # fmt: skip
+    )
 
 
 def folder_name(text: str) -> str:
@@ -169,8 +182,10 @@ def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) ->
     every = experiments * math.prod(map(len, _values(sweep))) * trials
     if every > MOST:
         what, lower = ("trials", "lower --trials, ") if trials > 1 else ("combinations", "")
-        raise BadInput(f"{every:,} {what} given, expected at most {MOST:,} in one command; "
-                       f"{lower}leave out values or give several commands")  # fmt: skip
+        raise BadInput(
+            f"{every:,} {what} given, expected at most {MOST:,} in one command; "
+            f"{lower}leave out values or give several commands"
+        )
 
 
 def as_sets(chosen: Chosen) -> str:

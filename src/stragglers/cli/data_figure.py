@@ -64,8 +64,15 @@ def page(task: Task, words: list[str]) -> Figure:
     figure = Figure(figsize=(12, height))
     figure.suptitle(_title(task), fontsize=9, wrap=True, parse_math=False)
     for number, (text, colour) in enumerate(lines):
-        figure.text(0.02, 1 - (0.5 + 0.17 * number) / height, text, color=colour, fontsize=8,
-                    va="top", parse_math=False)  # fmt: skip
+        figure.text(
+            0.02,
+            1 - (0.5 + 0.17 * number) / height,
+            text,
+            color=colour,
+            fontsize=8,
+            va="top",
+            parse_math=False,
+        )
     return figure
 
 
@@ -82,10 +89,18 @@ def sheet(task: Task) -> Figure:
         axes.imshow(_strip(task.x[row.examples], IMAGES), cmap="gray")
         for place, label in enumerate(task.y[row.examples].tolist()):
             colour = GROUPS[1] if label in slow else "black"
-            axes.text((place + 0.5) * (side + 2), -1, names[label], color=colour, fontsize=7,
-                      ha="center", va="bottom")  # fmt: skip
-        axes.set_ylabel(_caption(task.population, row), fontsize=7, rotation=0, ha="right",
-                        va="center")  # fmt: skip
+            axes.text(
+                (place + 0.5) * (side + 2),
+                -1,
+                names[label],
+                color=colour,
+                fontsize=7,
+                ha="center",
+                va="bottom",
+            )
+        axes.set_ylabel(
+            _caption(task.population, row), fontsize=7, rotation=0, ha="right", va="center"
+        )
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
     return figure

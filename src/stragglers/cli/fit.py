@@ -19,10 +19,11 @@ DRAWS = 20_000  # of T in a group, at least
 def add(commands: common.Commands) -> None:
     parser = common.add(commands, "fit", "a fleet to plan with, from a log of its participations")
     parser.add_argument(
-        "log", metavar="CSV",
+        "log",
+        metavar="CSV",
         help="a line for each client that was started: client, group, examples, and seconds or "
         "communication, overhead, training; empty if it never reported",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--out", metavar="FILE", help="writes a .toml file for `plan`, and its clients beside it"
     )
@@ -135,8 +136,10 @@ def _checked(out: str) -> Path:
         raise BadInput(f"{out}: expected a name that ends in .toml, of characters that are seen")
     for file in (place, _clients(place)):
         if file.exists():
-            raise BadInput(f"{file}: is there already; expected a new name after --out, since "
-                           "you may have changed it")  # fmt: skip
+            raise BadInput(
+                f"{file}: is there already; expected a new name after --out, since "
+                "you may have changed it"
+            )
     return place
 
 
@@ -163,8 +166,10 @@ def _write(place: Path, document: dict[str, Any], log: "Log") -> None:
         f"{toml_files.dumps(document)}"
     )
     if len(text) > toml_files.LONGEST:
-        raise BadInput(f"{log.path}: names of groups are too long for a file that `plan` reads, of "
-                       f"{toml_files.LONGEST:,} characters; shorten them")  # fmt: skip
+        raise BadInput(
+            f"{log.path}: names of groups are too long for a file that `plan` reads, of "
+            f"{toml_files.LONGEST:,} characters; shorten them"
+        )
     files.write(_clients(place), clients)
     try:
         files.write(place, lambda file: Path(file).write_text(text, encoding="utf-8"))

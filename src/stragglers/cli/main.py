@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from stragglers import __version__
 from stragglers._core.errors import BadInput, did_you_mean
+from stragglers._core.version import __version__
 from stragglers.cli import data, fit, list_presets, plan, results, run, tune
 from stragglers.runs.signals import Interrupted
 

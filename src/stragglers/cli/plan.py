@@ -45,8 +45,9 @@ def plan(options: argparse.Namespace) -> None:
     if picture:
         from stragglers.report import figures, figures_plan
 
-        drawn = figures_plan.plan_figure(clients, schedule, latencies, options.preset,
-                                     cycle_of(document))  # fmt: skip
+        drawn = figures_plan.plan_figure(
+            clients, schedule, latencies, options.preset, cycle_of(document)
+        )
         figures.save(drawn, picture)
     if options.json:
         print(common.json({"preset": options.preset, **summary}))
@@ -119,12 +120,17 @@ def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]
         experiment.schedule.time_limit, clients, experiment.latency, experiment.seed
     )
     summary = {
-        **summarise(clients, schedule, latencies, influence.local_steps(experiment, schedule),
-                    influence.parts(experiment, clients, schedule)),
+        **summarise(
+            clients,
+            schedule,
+            latencies,
+            influence.local_steps(experiment, schedule),
+            influence.parts(experiment, clients, schedule),
+        ),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
         "policy": policy(experiment),
         "time_limit_s": limit.seconds if limit else None,
         "seed": experiment.seed,
-    }  # fmt: skip
+    }
     return summary, clients, schedule, latencies

@@ -29,14 +29,19 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     _add_runs(parser)
     parser.add_argument("--format", choices=FORMATS, default="text", help="default text")
     parser.add_argument(
-        "--interval", choices=("range", "median-ci"), default="range",
+        "--interval",
+        choices=("range", "median-ci"),
+        default="range",
         help="range over trials (default), or confidence interval of the median",
-    )  # fmt: skip
+    )
     parser.add_argument("--level", type=float, default=0.9, help="of the interval, default 0.9")
     parser.add_argument(
-        "--target", action="append", default=[], metavar="GROUP=SHARE",
+        "--target",
+        action="append",
+        default=[],
+        metavar="GROUP=SHARE",
         help="adds the time to an accuracy, such as total=0.8",
-    )  # fmt: skip
+    )
     parser.add_argument("--compare", metavar="ALGORITHM", help="tests all others against it")
     parser.add_argument("--best", action="store_true", help="best points instead of final ones")
     parser.set_defaults(run=table)
@@ -108,8 +113,9 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
         except BadInput as error:
             print(f"stragglers: no {name}: {error}", file=sys.stderr)
             continue
-        drawn[name] = figures_plan.plan_figure(clients, schedule, latencies, trial.name,
-                                           cycle_of(trial.document))  # fmt: skip
+        drawn[name] = figures_plan.plan_figure(
+            clients, schedule, latencies, trial.name, cycle_of(trial.document)
+        )
     paths = [folder / f"{name}.{suffix}" for name in drawn]
     for path, figure in zip(paths, drawn.values(), strict=True):
         figures.save(figure, path)

@@ -12,18 +12,25 @@ from stragglers.cli import common
 from stragglers.config import loading
 
 DEMO = [
-    "fedavg", "fedadam", "fedadam-over-selection", "fedbuff-ema",
-    "semi-async", "fare-dust", "feast",
-]  # fmt: skip
+    "fedavg",
+    "fedadam",
+    "fedadam-over-selection",
+    "fedbuff-ema",
+    "semi-async",
+    "fare-dust",
+    "feast",
+]
 DEMO_TRIALS = 3
 
 
 def add(commands: common.Commands) -> None:
     parser = common.add(commands, "run", "train: by default, six algorithms on glyphs")
     parser.add_argument(
-        "presets", nargs="*", metavar="PRESET",
+        "presets",
+        nargs="*",
+        metavar="PRESET",
         help="presets, beginnings of presets such as glyphs, .toml files, folders of them, or all",
-    )  # fmt: skip
+    )
     common.add_sweep(parser)
     common.add_training(parser)
     common.add_settings(parser)
@@ -59,8 +66,14 @@ def run(options: argparse.Namespace) -> None:
         figures.save(figures.accuracy_figure(found), picture)
         page.save(_all_in(folder, found), about_all)
     if options.json:
-        print(common.json({"runs": [records.as_json(record) for record in found],
-                     "left": [job.label for job in left]}))  # fmt: skip
+        print(
+            common.json(
+                {
+                    "runs": [records.as_json(record) for record in found],
+                    "left": [job.label for job in left],
+                }
+            )
+        )
         return
     if found:
         console.print_results(found)

@@ -14,10 +14,12 @@ def add(commands: common.Commands) -> None:
     parser.add_argument("preset", metavar="PRESET", help="a preset or a .toml file")
     parser.add_argument("--grid", help="a .toml file of searches; default: what the paper scanned")
     parser.add_argument(
-        "--objective", default="straggler", metavar="WHAT",
+        "--objective",
+        default="straggler",
+        metavar="WHAT",
         help="on the validation half of the test examples: straggler accuracy (default), total, "
         "balance, or balance=WEIGHT of the former",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--proposals", type=int, help="so many of Optuna's, instead of the whole grid"
     )
@@ -30,7 +32,7 @@ def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
     from stragglers.config import build
     from stragglers.report import console, page
-    from stragglers.runs import records
+    from stragglers.runs import run_folder
     from stragglers.runs import tune as tuning
 
     count, terms = common.checked_training(options, default=1)
@@ -44,8 +46,10 @@ def tune(options: argparse.Namespace) -> None:
     document = common.document(source, options)
     papers = f"{document['latency']['model']}/{name.rsplit('/', 1)[-1]}"
     if not options.grid and papers not in tuning.grids():
-        raise BadInput(f"{source}: no grid {papers!r} among the paper's; give --grid FILE, a .toml "
-                       "file of [[search]] tables: settings with lists of values")  # fmt: skip
+        raise BadInput(
+            f"{source}: no grid {papers!r} among the paper's; give --grid FILE, a .toml "
+            "file of [[search]] tables: settings with lists of values"
+        )
     searches = options.grid or papers
     grid = tuning.read_grid(searches)
     candidates = sum(options.proposals or math.prod(map(len, search.values())) for search in grid)
@@ -66,13 +70,22 @@ def tune(options: argparse.Namespace) -> None:
             print("the time is over; the same command goes on with what is left")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
-    records.write_settings(preset, loading.resolved(loading.experiment_from(best.document)))
+    run_folder.write_settings(preset, loading.resolved(loading.experiment_from(best.document)))
     page.save(list(train.found.values()), about_all)
     if options.json:
         searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]
-        print(common.json({"objective": objective._asdict(), "left": [], "searches": searches,
-                     "best": {"value": best.value, "held_out": best.held_out},
-                     "preset": str(preset), "page": str(about_all)}))  # fmt: skip
+        print(
+            common.json(
+                {
+                    "objective": objective._asdict(),
+                    "left": [],
+                    "searches": searches,
+                    "best": {"value": best.value, "held_out": best.held_out},
+                    "preset": str(preset),
+                    "page": str(about_all),
+                }
+            )
+        )
         return
     console.print_search(name, objective.name, history, best)
     print(f"preset: {preset}\npage: {about_all}")

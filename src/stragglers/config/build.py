@@ -140,7 +140,7 @@ def factors(given: settings.Latency) -> dict[str, Factors] | Factors:
                         distribution(getattr(group, factor), f"latency.groups.{name}.{factor}")
                         for factor in Factors._fields
                     )
-                )  # fmt: skip
+                )
                 for name, group in given.groups.items()
             }
 
@@ -153,39 +153,57 @@ def check(experiment: settings.Experiment) -> None:
     _check_limit(given.time_limit)
     if isinstance(given, settings.Buffered):
         buffered.check(
-            buffer=given.buffer, concurrency=given.concurrency, updates=updates,
-            client_timeout=given.client_timeout, minimum=given.minimum,
-        )  # fmt: skip
+            buffer=given.buffer,
+            concurrency=given.concurrency,
+            updates=updates,
+            client_timeout=given.client_timeout,
+            minimum=given.minimum,
+        )
     else:
         rounds.check(
-            goal=given.goal, cohort=cohort(given), updates=updates,
-            late_seconds=given.late_seconds, late_rounds=given.late_rounds,
-            round_timeout=given.round_timeout, minimum=given.minimum,
-        )  # fmt: skip
+            goal=given.goal,
+            cohort=cohort(given),
+            updates=updates,
+            late_seconds=given.late_seconds,
+            late_rounds=given.late_rounds,
+            round_timeout=given.round_timeout,
+            minimum=given.minimum,
+        )
     _check_late(given, experiment.algorithm)
     weight = experiment.aggregation
     if weight.participation == "corrected" and weight.normalise != "weight":
-        raise BadInput(f"aggregation.participation='corrected' with normalise='{weight.normalise}' "
-                       "would make steps as much longer as clients are more than reports; leave "
-                       "`normalise` out")  # fmt: skip
+        raise BadInput(
+            f"aggregation.participation='corrected' with normalise='{weight.normalise}' "
+            "would make steps as much longer as clients are more than reports; leave "
+            "`normalise` out"
+        )
 
 
 def _check_late(given: settings.Schedule, algorithm: settings.Algorithm | None) -> None:
     """Who waits for late reports must use them, and FeAST has nothing to learn without."""
-    waits = {name: wait for name in ("late_seconds", "late_rounds")
-             if (wait := getattr(given, name, None)) is not None}  # fmt: skip
+    waits = {
+        name: wait
+        for name in ("late_seconds", "late_rounds")
+        if (wait := getattr(given, name, None)) is not None
+    }
     if isinstance(algorithm, settings.Feast) and not waits:
         raise BadInput("feast learns from late reports; set schedule.late_seconds, its tau_max")
     if isinstance(algorithm, settings.SemiAsync) and isinstance(given, settings.Buffered):
-        raise BadInput("semi-async has rounds, of a buffer nobody is late; set schedule.kind to "
-                       "'over_selected', or take fedbuff")  # fmt: skip
+        raise BadInput(
+            "semi-async has rounds, of a buffer nobody is late; set schedule.kind to "
+            "'over_selected', or take fedbuff"
+        )
     if isinstance(algorithm, settings.SemiAsync) and "late_rounds" not in waits:
-        raise BadInput("semi-async takes late reports of so many rounds; set schedule.late_rounds"
-                       + (", and no late_seconds" if waits else ""))  # fmt: skip
+        raise BadInput(
+            "semi-async takes late reports of so many rounds; set schedule.late_rounds"
+            + (", and no late_seconds" if waits else "")
+        )
     if isinstance(algorithm, settings.FedAvg | settings.FedBuff):
         for name, wait in waits.items():
-            raise BadInput(f"schedule.{name}={wait:g}, but {algorithm.__struct_config__.tag} uses "
-                           "no late report; leave it out")  # fmt: skip
+            raise BadInput(
+                f"schedule.{name}={wait:g}, but {algorithm.__struct_config__.tag} uses "
+                "no late report; leave it out"
+            )
 
 
 def _check_room(experiment: settings.Experiment) -> None:
@@ -209,16 +227,22 @@ def _check_room(experiment: settings.Experiment) -> None:
     else:
         dispatches = updates // given.goal * cohort(given)
         remedy = "lower it or schedule.cohort"
-    memory_limits.check(f"updates: the {dispatches:,} dispatches of {updates:,} updates", dispatches,
-               memory_limits.DISPATCH, remedy)  # fmt: skip
+    memory_limits.check(
+        f"updates: the {dispatches:,} dispatches of {updates:,} updates",
+        dispatches,
+        memory_limits.DISPATCH,
+        remedy,
+    )
 
 
 def _check_limit(given: settings.TimeLimit | None) -> None:
     if given is not None and (given.seconds is None) == (given.percentile is None):
         raise BadInput("schedule.time_limit: give `seconds` or `percentile`, and not both")
     if given is not None and given.scope == "latency" and given.percentile is not None:
-        raise BadInput(f"schedule.time_limit: percentile={given.percentile:g} with scope='latency',"
-                       " but a percentile is one of training times; give `seconds`")  # fmt: skip
+        raise BadInput(
+            f"schedule.time_limit: percentile={given.percentile:g} with scope='latency',"
+            " but a percentile is one of training times; give `seconds`"
+        )
 
 
 def time_limit(
@@ -287,11 +311,14 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     """The experiment's schedule for these clients."""
     given, seed = experiment.schedule, experiment.seed
     delays = partial(
-        latency.latency, who, factors(experiment.latency), seed=seed,
+        latency.latency,
+        who,
+        factors(experiment.latency),
+        seed=seed,
         epochs=experiment.client.epochs if experiment.client else 1,
         limit=time_limit(given.time_limit, who, experiment.latency, seed),
         **beyond(experiment.latency),
-    )  # fmt: skip
+    )
     delay: Latency = delays()
     common: dict[str, Any] = {
         "seed": seed,
@@ -304,19 +331,28 @@ def timetable(experiment: settings.Experiment, who: Population) -> Schedule:
     }
     if isinstance(given, settings.Buffered):
         return buffered.buffered(
-            who.clients, delay, **common,
-            buffer=given.buffer, concurrency=given.concurrency, refill=given.refill,
+            who.clients,
+            delay,
+            **common,
+            buffer=given.buffer,
+            concurrency=given.concurrency,
+            refill=given.refill,
             client_timeout=given.client_timeout,
-        )  # fmt: skip
+        )
     return rounds.over_selected(
-        who.clients, delay, **common,
-        goal=given.goal, cohort=cohort(given), count=given.count,
-        late_seconds=given.late_seconds, late_rounds=given.late_rounds,
+        who.clients,
+        delay,
+        **common,
+        goal=given.goal,
+        cohort=cohort(given),
+        count=given.count,
+        late_seconds=given.late_seconds,
+        late_rounds=given.late_rounds,
         round_timeout=given.round_timeout,
-        tier=None if given.tiers is None else tiers.by_profile(
-            delays(purpose=Purpose.PROFILE), who.clients, given.tiers
-        ),
-    )  # fmt: skip
+        tier=None
+        if given.tiers is None
+        else tiers.by_profile(delays(purpose=Purpose.PROFILE), who.clients, given.tiers),
+    )
 
 
 @np.errstate(over="ignore")  # beyond all numbers is never
@@ -333,9 +369,11 @@ def beyond(given: settings.Latency) -> dict[str, Any]:
     down, up = given.download_share, 1 - given.download_share
     traffic = down * given.download + up * given.upload
     return {
-        "persistence": given.persistence, "correlation": given.correlation, "traffic": traffic,
+        "persistence": given.persistence,
+        "correlation": given.correlation,
+        "traffic": traffic,
         "by_tokens": given.cost == "tokens",
-    }  # fmt: skip
+    }
 
 
 def check_trainable(experiment: settings.Experiment) -> None:
@@ -366,8 +404,10 @@ def history_length(experiment: settings.Experiment) -> int:
 def cohort(given: settings.OverSelected) -> int:
     """B_t, given itself or as a ratio to the goal."""
     if given.cohort is not None and given.over_selection is not None:
-        raise BadInput(f"schedule: cohort={given.cohort} and over_selection="
-                       f"{given.over_selection}, expected one of them")  # fmt: skip
+        raise BadInput(
+            f"schedule: cohort={given.cohort} and over_selection="
+            f"{given.over_selection}, expected one of them"
+        )
     if given.cohort is not None:
         return given.cohort
     # The least that is at least the ratio; 50 * 1.1 is 55 and a bit, and means 55.

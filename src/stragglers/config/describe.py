@@ -23,8 +23,10 @@ def policy(experiment: settings.Experiment) -> str:
         )
         words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
     words += [_limit(given.time_limit)] if given.time_limit else []
-    words += [f"{name} checks in {often:g} times as often"
-              for name, often in (given.check_in or {}).items()]  # fmt: skip
+    words += [
+        f"{name} checks in {often:g} times as often"
+        for name, often in (given.check_in or {}).items()
+    ]
     words += ["nobody asked again while it works"] if given.busy == "skip" else []
     words += _hours(experiment.availability) if experiment.availability else []
     words += _luck(experiment.latency)
@@ -41,8 +43,10 @@ def _hours(given: settings.Availability) -> list[str]:
     words = [f"clients there at the hours of {given.csv}"] if given.csv else []
     for name, group in (given.groups or {}).items():
         begin = group.begin % given.cycle
-        words.append(f"{name} there for {group.hours:g} of {given.cycle:g} h from hour {begin:g} on"
-                     + (f" (+- {group.spread:g})" if group.spread else ""))  # fmt: skip
+        words.append(
+            f"{name} there for {group.hours:g} of {given.cycle:g} h from hour {begin:g} on"
+            + (f" (+- {group.spread:g})" if group.spread else "")
+        )
     done = {"lose": "loses its work", "pause": "pauses", "finish": "finishes all the same"}
     return [*words, f"whoever leaves {done[given.leaving]}"]
 
@@ -54,8 +58,10 @@ def _luck(given: settings.Latency) -> list[str]:
     if given.correlation:
         words.append(f"time per example correlated with communication by {given.correlation:g}")
     if (given.download, given.upload) != (1, 1):
-        words.append(f"{given.download:g} models down ({100 * given.download_share:g} % of "
-                     f"communication), {given.upload:g} up")  # fmt: skip
+        words.append(
+            f"{given.download:g} models down ({100 * given.download_share:g} % of "
+            f"communication), {given.upload:g} up"
+        )
     words += ["time per example by its tokens"] if given.cost == "tokens" else []
     return words
 

@@ -21,9 +21,14 @@ def local_steps(experiment: settings.Experiment, schedule: Schedule) -> NDArray[
 
 def weighing(given: settings.Aggregation) -> Weigh:
     """How much reports count."""
-    return partial(report_weights, by=given.weight, discount=given.staleness,
-                   exponent=given.exponent, local_steps=given.local_steps,
-                   participation=given.participation)  # fmt: skip
+    return partial(
+        report_weights,
+        by=given.weight,
+        discount=given.staleness,
+        exponent=given.exponent,
+        local_steps=given.local_steps,
+        participation=given.participation,
+    )
 
 
 def parts(
@@ -49,6 +54,10 @@ def parts(
     if alike:
         return None
     return parts_of_steps(
-        schedule, settles, getattr(experiment.schedule, "late_rounds", None) or 1, who.examples,
-        local_steps(experiment, schedule), weighing(given),
-    )  # fmt: skip
+        schedule,
+        settles,
+        getattr(experiment.schedule, "late_rounds", None) or 1,
+        who.examples,
+        local_steps(experiment, schedule),
+        weighing(given),
+    )

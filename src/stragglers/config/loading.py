@@ -59,8 +59,10 @@ def expand(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     twice: list[str] = []
     for name, source in (one for argument in arguments for one in _named(argument)):
         if sources.get(name, source) != source:
-            raise BadInput(f"{sources[name]} and {source} share the name {name!r}; rename one, or "
-                           "run one after the other")  # fmt: skip
+            raise BadInput(
+                f"{sources[name]} and {source} share the name {name!r}; rename one, or "
+                "run one after the other"
+            )
         twice += [name] if name in sources else []
         sources[name] = source
     return sources, twice
@@ -88,8 +90,10 @@ def _inside(folder: str) -> list[tuple[str, str]]:
     every = sorted(Path(folder).rglob("*.toml"))
     files = [file for file in every if not (file.parent / "run.json").exists()]
     if every and not files:
-        raise BadInput(f"{folder}: runs, expected experiments; to repeat a run under these "
-                       f"settings, name its file, such as {every[0]}")  # fmt: skip
+        raise BadInput(
+            f"{folder}: runs, expected experiments; to repeat a run under these "
+            f"settings, name its file, such as {every[0]}"
+        )
     if not files:
         raise BadInput(f"{folder}: no .toml file in this folder, expected experiments")
     return [(_run_name(file.relative_to(folder)), str(file)) for file in files]
@@ -177,8 +181,10 @@ def _check_key(document: dict[str, Any], path: str) -> None:
         inside = inside.get(part, {}) if isinstance(inside, dict) else inside
     if not isinstance(inside, dict | None):
         table = ".".join(parts)
-        raise BadInput(f"{path} given, but {table} is {shown(inside)} for everybody; give a table: "
-                       f"{table}={{{key} = ...}}")  # fmt: skip
+        raise BadInput(
+            f"{path} given, but {table} is {shown(inside)} for everybody; give a table: "
+            f"{table}={{{key} = ...}}"
+        )
 
 
 def _leaf(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The schema of an experiment, section by section; config.py reads files into it.
+"""The schema of an experiment, section by section; loading.py reads files into it.
 
     task -> latency -> schedule, faults, availability -> client, server, algorithm, and the
     published row, if any
@@ -143,7 +143,7 @@ class Groups(AnyLatency, frozen=True, tag="groups", tag_field="model"):
 Latency = PerExample | PerDomain | Groups
 
 
-# Schedules: the arguments of the functions in rounds.py and buffer.py.
+# Schedules: the arguments of the functions in rounds.py and planning/buffered.py.
 class TimeLimit(Settings, frozen=True):
     """A cap in seconds, or the percentile of one epoch's training time over all clients."""
 
@@ -287,7 +287,7 @@ class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
 
 
 class Own(Settings, frozen=True, tag="own", tag_field="name"):
-    """An algorithm of one's own: a function in a Python file, see own.py."""
+    """An algorithm of one's own: a function in a Python file, see algorithms/from_file.py."""
 
     file: str  # beside the settings; counts by what is in it
     function: str

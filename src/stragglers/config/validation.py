@@ -18,10 +18,17 @@ from stragglers._core.errors import BadInput, did_you_mean, shown
 
 T = TypeVar("T", bound=Struct)
 WORDS = {
-    "int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false",
-    "object": "a table of keys", "array": "a list",
-    ">=": "of at least", ">": "above", "<=": "of at most", "<": "below",
-}  # fmt: skip
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "object": "a table of keys",
+    "array": "a list",
+    ">=": "of at least",
+    ">": "above",
+    "<=": "of at most",
+    "<": "below",
+}
 
 
 def convert(cls: type[T], document: Any, path: str = "") -> T:

@@ -67,8 +67,10 @@ def by_group(
     """One interval of each client; groups that are not named are always there."""
     for name, given in groups.items():
         if not 0 < given.hours <= cycle:
-            raise BadInput(f"groups.{name}.hours={given.hours:g}, expected more than 0 and at most "
-                           f"the cycle of {cycle:g}")  # fmt: skip
+            raise BadInput(
+                f"groups.{name}.hours={given.hours:g}, expected more than 0 and at most "
+                f"the cycle of {cycle:g}"
+            )
     begin = who.by_group({name: given.begin for name, given in groups.items()}, 0.0)
     hours = who.by_group({name: given.hours for name, given in groups.items()}, cycle)
     spread = who.by_group({name: given.spread for name, given in groups.items()}, 0.0)
@@ -90,8 +92,9 @@ def from_csv(
     rows = csv_files.rows(path, "a CSV file of hours")
     _, header = next(rows, (1, []))
     if [name.strip() for name in header] != COLUMNS:
-        raise BadInput(f"{path}: line 1: {shown(','.join(header))}, expected the header "
-                       f"'{','.join(COLUMNS)}'")  # fmt: skip
+        raise BadInput(
+            f"{path}: line 1: {shown(','.join(header))}, expected the header '{','.join(COLUMNS)}'"
+        )
     number_of = who.numbers()
     owner: list[int] = []
     times: list[tuple[float, float]] = []
@@ -101,12 +104,20 @@ def from_csv(
         times.append(_interval(path, line, row, cycle))
         client = row[0].strip()
         if client not in number_of:
-            raise BadInput(f"{path}: line {line}: no client {shown(client)} in {who.origin}; "
-                           f"expected {who.known_by()}")  # fmt: skip
+            raise BadInput(
+                f"{path}: line {line}: no client {shown(client)} in {who.origin}; "
+                f"expected {who.known_by()}"
+            )
         owner.append(number_of[client])
     begin, end = np.array(times).reshape(-1, 2).T
-    return intervals(np.array(owner, np.int64), begin, end - begin, clients=who.clients,
-                     cycle=cycle, leaving=leaving)  # fmt: skip
+    return intervals(
+        np.array(owner, np.int64),
+        begin,
+        end - begin,
+        clients=who.clients,
+        cycle=cycle,
+        leaving=leaving,
+    )
 
 
 def _interval(path: Path, line: int, row: list[str], cycle: float) -> tuple[float, float]:
@@ -162,9 +173,15 @@ def intervals(
     total = np.append(0.0, np.cumsum(end - begin))
     upto, line = total[1:] - total[first[owner]], _line(owner, cycle)
     return Availability(
-        first, begin, end, upto, line + begin.astype(np.int64), line + upto.astype(np.int64),
-        cycle, leaving,
-    )  # fmt: skip
+        first,
+        begin,
+        end,
+        upto,
+        line + begin.astype(np.int64),
+        line + upto.astype(np.int64),
+        cycle,
+        leaving,
+    )
 
 
 def whole_seconds(hours: float) -> float:

@@ -6,7 +6,7 @@
     report       start + latency
     version      (reports before start) // buffer
 
-or, where not everybody can be asked, when enough are idle after that (idle.py). With a
+or, where not everybody can be asked, when enough are idle after that (client_pool.py). With a
 `client_timeout` a client is given up so long after its start: it is replaced as if it had reported,
 and its place in the buffer stays empty. The rules of order, clock and budget are those of
 schedule.py.
@@ -49,9 +49,12 @@ def buffered(
     rounds.py.
     """
     steps, least = check(
-        buffer=buffer, concurrency=concurrency, updates=updates, client_timeout=client_timeout,
+        buffer=buffer,
+        concurrency=concurrency,
+        updates=updates,
+        client_timeout=client_timeout,
         minimum=minimum,
-    )  # fmt: skip
+    )
     schedule.check_drawable("concurrency", concurrency, clients, check_in, there)
     group = buffer if refill == "at_update" else 1
 
@@ -67,9 +70,13 @@ def buffered(
     if busy == "skip" or there is not None:
         pool = client_pool.Pool(clients, latency, faults, seed, check_in, busy, there)
         who, start, asked, drawn, arrival, source = client_pool.of_buffer(
-            pool, first() if there is None else None, size=concurrency, group=group, groups=groups,
+            pool,
+            first() if there is None else None,
+            size=concurrency,
+            group=group,
+            groups=groups,
             patience=patience,
-        )  # fmt: skip
+        )
     else:
         drawn_first = first()
         refills = random_streams.cohorts(
@@ -92,10 +99,12 @@ def buffered(
             "check the latencies, the faults and who is there"
         )
     time = arrival[buffer - 1 :: buffer]
-    leader = np.concatenate([  # number of the first dispatch of the group that starts together
-        np.zeros(concurrency, np.int64),
-        np.repeat(np.arange(concurrency, dispatches, group), group),
-    ])[: len(who)]  # fmt: skip
+    leader = np.concatenate(
+        [  # number of the first dispatch of the group that starts together
+            np.zeros(concurrency, np.int64),
+            np.repeat(np.arange(concurrency, dispatches, group), group),
+        ]
+    )[: len(who)]
     # Dispatches that come before the last report; the others never happen.
     started = int(np.sum((start < arrival[-1]) | (leader <= source[-1])))
 
@@ -104,9 +113,11 @@ def buffered(
     counted = answers[source].reshape(steps, buffer).sum(axis=1)
     counted[counted < least] = 0  # abandoned
     if not counted.any():
-        raise BadInput(f"all {steps} server steps are abandoned: fewer than minimum={least} of "
-                       f"buffer={buffer} clients report within client_timeout={client_timeout} s; "
-                       "raise it, lower `minimum`, or check the faults")  # fmt: skip
+        raise BadInput(
+            f"all {steps} server steps are abandoned: fewer than minimum={least} of "
+            f"buffer={buffer} clients report within client_timeout={client_timeout} s; "
+            "raise it, lower `minimum`, or check the faults"
+        )
     step = np.full(len(who), steps, np.int32)
     step[source] = np.repeat(np.arange(steps, dtype=np.int32), buffer)
     fate = np.where(step < steps, Fate.ON_TIME, Fate.IN_FLIGHT).astype(np.int8)
@@ -147,8 +158,10 @@ def check(
     schedule.check_positive(buffer=buffer, concurrency=concurrency, updates=updates)
     least = schedule.least_reports(minimum, buffer, "buffer", client_timeout, "client_timeout")
     if buffer > concurrency:
-        raise BadInput(f"buffer={buffer} reports can never come from concurrency={concurrency} "
-                       "clients; lower `buffer` or raise `concurrency`")  # fmt: skip
+        raise BadInput(
+            f"buffer={buffer} reports can never come from concurrency={concurrency} "
+            "clients; lower `buffer` or raise `concurrency`"
+        )
     return schedule.whole_steps(updates, buffer, "server step", "buffer"), least
 
 

@@ -11,7 +11,7 @@ What leaving does to a client that works for s seconds and stays for less:
     pause       it goes on whenever it is there again
     finish      nothing
 
-rounds.py and buffer.py then make their schedules of these groups as of any others. Draws have the
+rounds.py and buffered.py then make their schedules of these groups as of any others. Draws have the
 address (seed, group), and depend on who is idle: schedules with other latencies share none.
 """
 
@@ -37,10 +37,15 @@ class Pool:
     """Clients, when each is idle again, and what becomes of those who start."""
 
     def __init__(
-        self, clients: int, latency: Latency, faults: Faults | None, seed: int,
-        check_in: NDArray[np.float64] | None, busy: Busy = "skip",
+        self,
+        clients: int,
+        latency: Latency,
+        faults: Faults | None,
+        seed: int,
+        check_in: NDArray[np.float64] | None,
+        busy: Busy = "skip",
         there: Availability | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.latency, self.faults, self.seed = latency, faults, seed
         self.busy, self.there = busy, there
         self.weight = schedule.chances(clients, check_in, there)
@@ -96,9 +101,11 @@ class Pool:
 
     def _is_idle(self, clients: NDArray[np.int64], now: float) -> NDArray[np.bool_]:
         free = self.until[clients] <= now
-        return free if self.there is None else free & (
-            availability.stays(self.there, clients, now) > 0
-        )  # fmt: skip
+        return (
+            free
+            if self.there is None
+            else free & (availability.stays(self.there, clients, now) > 0)
+        )
 
     def idle(self, now: float) -> NDArray[np.int64]:
         clients = np.flatnonzero(self.weight)
@@ -150,17 +157,20 @@ class Pool:
 def _while_there(there: Availability, drawn: Drawn, who: NDArray[np.int32], now: float) -> Drawn:
     """What becomes of clients that may leave before they are done."""
     if there.leaving == "pause":
-        seconds, stops = (availability.takes(there, who, now, time)
-                          for time in (drawn.seconds, drawn.works))  # fmt: skip
+        seconds, stops = (
+            availability.takes(there, who, now, time) for time in (drawn.seconds, drawn.works)
+        )
         return drawn._replace(seconds=seconds, stops=stops)
     if there.leaving == "finish":
         return drawn
     stay = availability.stays(there, who, now)
     left, works = drawn.works > stay, np.minimum(drawn.works, stay)
     return drawn._replace(
-        seconds=np.where(left, np.inf, drawn.seconds), works=works, stops=works,
+        seconds=np.where(left, np.inf, drawn.seconds),
+        works=works,
+        stops=works,
         fault=np.where(left, Fault.LEFT, drawn.fault).astype(np.int8),
-    )  # fmt: skip
+    )
 
 
 class Rounds(NamedTuple):
@@ -190,8 +200,10 @@ def of_rounds(
 
 
 def never_opens(round: int, cohort: int) -> str:
-    return (f"round {round} never opens: fewer than cohort={cohort} clients are ever idle together "
-            "again; lower `cohort`, or check the latencies and who is there")  # fmt: skip
+    return (
+        f"round {round} never opens: fewer than cohort={cohort} clients are ever idle together "
+        "again; lower `cohort`, or check the latencies and who is there"
+    )
 
 
 class Buffer(NamedTuple):
@@ -204,9 +216,14 @@ class Buffer(NamedTuple):
 
 
 def of_buffer(
-    pool: Pool, first: NDArray[np.int32] | None, *, size: int, group: int, groups: int,
+    pool: Pool,
+    first: NDArray[np.int32] | None,
+    *,
+    size: int,
+    group: int,
+    groups: int,
     patience: float,
-) -> Buffer:  # fmt: skip
+) -> Buffer:
     """Clients in the order of dispatch: the first `size`, then a group for every so many reports.
 
     Where so many are never idle together again, nobody starts any more.
@@ -226,8 +243,9 @@ def of_buffer(
 
     now, clients = (0.0, first) if first is not None else pool.draw(size, 0.0)
     if now == np.inf:
-        raise BadInput(f"concurrency={size} clients are never there together; lower it, or let "
-                       "more be there")  # fmt: skip
+        raise BadInput(
+            f"concurrency={size} clients are never there together; lower it, or let more be there"
+        )
     begin(clients, now, 0.0)
     for _ in range(groups):
         if len(under_way) < group:
@@ -240,5 +258,11 @@ def of_buffer(
             begin(clients, now, asked)
     arrived += [(np.inf, 0)] * (groups * group - len(arrived))
     arrival, source = zip(*arrived, strict=True)
-    return Buffer(np.concatenate(who), np.array(starts), np.array(pool.asked), pool.drawn(),
-                  np.array(arrival), np.array(source, np.int64))  # fmt: skip
+    return Buffer(
+        np.concatenate(who),
+        np.array(starts),
+        np.array(pool.asked),
+        pool.drawn(),
+        np.array(arrival),
+        np.array(source, np.int64),
+    )

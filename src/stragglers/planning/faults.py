@@ -104,8 +104,10 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
     names = [name.strip() for name in header]
     columns = names[1:]
     if names[:1] != ["client"] or not columns or len({*columns}) != len(columns):
-        raise BadInput(f"{path}: line 1: {shown(','.join(header))}, expected the header 'client' "
-                       f"and some of {', '.join(NAMES)}")  # fmt: skip
+        raise BadInput(
+            f"{path}: line 1: {shown(','.join(header))}, expected the header 'client' "
+            f"and some of {', '.join(NAMES)}"
+        )
     for name in columns:
         if name not in NAMES:
             raise BadInput(f"{path}: line 1: {name!r}; {did_you_mean(name, NAMES)}")
@@ -116,18 +118,23 @@ def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np
             continue
         shares, client = _shares(path, line, row, len(columns)), row[0].strip()
         if client not in of_client:
-            raise BadInput(f"{path}: line {line}: no client {shown(client)} in {population.origin};"
-                           f" expected a line for each, by {population.known_by()}")  # fmt: skip
+            raise BadInput(
+                f"{path}: line {line}: no client {shown(client)} in {population.origin};"
+                f" expected a line for each, by {population.known_by()}"
+            )
         if not np.isnan(table[of_client[client], 0]):
-            raise BadInput(f"{path}: line {line}: client {shown(client)} again, expected a line "
-                           "for each")  # fmt: skip
+            raise BadInput(
+                f"{path}: line {line}: client {shown(client)} again, expected a line for each"
+            )
         table[of_client[client]] = shares
     missing = np.flatnonzero(np.isnan(table[:, 0]))
     if len(missing):
         first = shown([*of_client][missing[0]])
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-        raise BadInput(f"{path}: no line for client {first}{others} of {population.origin}; "
-                       f"expected a line for each, by {population.known_by()}")  # fmt: skip
+        raise BadInput(
+            f"{path}: no line for client {first}{others} of {population.origin}; "
+            f"expected a line for each, by {population.known_by()}"
+        )
     return dict(zip((NAMES[name] for name in columns), table.T, strict=True))
 
 
@@ -138,5 +145,7 @@ def _shares(path: Path, line: int, row: list[str], columns: int) -> list[float]:
         shares = []
     if len(shares) == columns and all(0 <= share <= 1 for share in shares):
         return shares
-    raise BadInput(f"{path}: line {line}: {shown(','.join(row))}, expected a client and "
-                   f"{columns} numbers from 0 to 1")  # fmt: skip
+    raise BadInput(
+        f"{path}: line {line}: {shown(','.join(row))}, expected a client and "
+        f"{columns} numbers from 0 to 1"
+    )

@@ -139,8 +139,10 @@ def percentile_limit(
         population, factors, seed=seed, purpose=random_streams.Purpose.TIME_LIMIT, **options
     )
     if not math.isfinite(np.percentile(training, percentile, method="higher")):
-        raise BadInput(f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
-                       "an epoch; lower it")  # fmt: skip
+        raise BadInput(
+            f"time_limit: percentile={percentile}, but fewer of the clients ever finish "
+            "an epoch; lower it"
+        )
     # Interpolating towards infinity, even by nothing, would give NaN.
     return float(np.percentile(np.minimum(training, np.finfo(float).max), percentile))
 
@@ -226,8 +228,10 @@ def _by_group(
         return lambda clients, z: np.stack([f(row) for f, row in zip(shared, z, strict=True)])
     for name in population.groups:
         if name not in factors:
-            raise BadInput(f"no latency for group {name!r} of {population.origin}; "
-                           f"{did_you_mean(name, factors)}")  # fmt: skip
+            raise BadInput(
+                f"no latency for group {name!r} of {population.origin}; "
+                f"{did_you_mean(name, factors)}"
+            )
     by_group = [factors[name] for name in population.groups]
 
     def sample(clients: NDArray[np.integer], z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -45,8 +45,9 @@ class Population(NamedTuple):
         """Each client's number, from its group's; groups that are not named have another."""
         for name in given:
             if name not in self.groups:
-                raise BadInput(f"no group {name!r} in {self.origin}; "
-                               f"{did_you_mean(name, self.groups)}")  # fmt: skip
+                raise BadInput(
+                    f"no group {name!r} in {self.origin}; {did_you_mean(name, self.groups)}"
+                )
         return np.array([given.get(name, otherwise) for name in self.groups])[self.group]
 
     def numbers(self) -> dict[str, int]:
@@ -124,9 +125,13 @@ def from_csv(file: str | Path) -> Population:
     if len(groups) > np.iinfo(np.int16).max:
         raise BadInput(f"{path}: {len(groups)} groups, expected a few; is `group` the client?")
     return Population(
-        np.array(examples, np.int64), np.array(group, np.int16), tuple(groups), f"the file {path}",
-        np.array(tokens) if tokens else None, tuple(names),
-    )  # fmt: skip
+        np.array(examples, np.int64),
+        np.array(group, np.int16),
+        tuple(groups),
+        f"the file {path}",
+        np.array(tokens) if tokens else None,
+        tuple(names),
+    )
 
 
 def _client(
@@ -155,8 +160,10 @@ def _number(text: str) -> float:
 
 def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:
     if not np.all(sizes <= MOST_EXAMPLES):
-        raise BadInput(f"{where}: a client of {sizes.max():g} examples, expected at most "
-                       f"{MOST_EXAMPLES:.0e}; check the distribution")  # fmt: skip
+        raise BadInput(
+            f"{where}: a client of {sizes.max():g} examples, expected at most "
+            f"{MOST_EXAMPLES:.0e}; check the distribution"
+        )
     return np.rint(sizes).astype(np.int64)
 
 
@@ -223,14 +230,18 @@ def emnist() -> Population:
     fitted: to the paper's latency percentiles and to the published total, never to its times.
     """
     short, long = [0, 0.05, 0.25, 0.5, 0.75, 1], [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]
-    standard = np.concatenate([
-        np.interp(_midpoints(1363), short, [28, 70, 88, 95, 100, 105]),
-        np.interp(_midpoints(1237), long, [13, 93, 178, 232, 277, 331, 371]),
-    ])  # fmt: skip
-    straggler = np.concatenate([
-        np.interp(_midpoints(661), short, [134, 150, 157, 160, 162, 165]),
-        np.interp(_midpoints(139), long, [60, 140, 225, 279, 324, 378, 418]),
-    ])  # fmt: skip
+    standard = np.concatenate(
+        [
+            np.interp(_midpoints(1363), short, [28, 70, 88, 95, 100, 105]),
+            np.interp(_midpoints(1237), long, [13, 93, 178, 232, 277, 331, 371]),
+        ]
+    )
+    straggler = np.concatenate(
+        [
+            np.interp(_midpoints(661), short, [134, 150, 157, 160, 162, 165]),
+            np.interp(_midpoints(139), long, [60, 140, 225, 279, 324, 378, 418]),
+        ]
+    )
     return _paper_model(standard, straggler, "a model of EMNIST's client sizes, not its data")
 
 

@@ -60,8 +60,10 @@ def report_weights(
     if local_steps == "normalised":  # whoever made none has no direction
         made = reports.local_steps.astype(float)
         if np.any(made < 0):
-            raise BadInput("local_steps='normalised', but clients do not tell how many they made; "
-                           "take `weigh` from deploy.deployment, which knows")  # fmt: skip
+            raise BadInput(
+                "local_steps='normalised', but clients do not tell how many they made; "
+                "take `weigh` from deploy.deployment, which knows"
+            )
         weight = np.divide(weight, made, out=np.zeros_like(weight), where=made > 0)
     if participation == "corrected":
         weight = weight * (1.0 + reports.step) / (1.0 + reports.before)
@@ -82,8 +84,9 @@ def parts_of_steps(
     are in no step, but their clients have taken part.
     """
     rows = rows_of(schedule, settles, seed=0, teachers=teachers)
-    reports = Reports(rows.staleness, examples[rows.client], local_steps[rows.dispatch], rows.step,
-                      rows.before)  # fmt: skip
+    reports = Reports(
+        rows.staleness, examples[rows.client], local_steps[rows.dispatch], rows.step, rows.before
+    )
     apart = (schedule.fate[rows.dispatch] == Fate.LATE) & (settles != "next_step")
     weight = np.where(apart | (rows.corrupt > 0), 0, weigh(reports))
     total = np.bincount(rows.joins, weight, minlength=schedule.steps)[rows.joins]

@@ -2,12 +2,12 @@
 
     opens[0] = 0,  closes[t] = opens[t] + (goal-th smallest latency),  opens[t+1] = closes[t]
 
-or when enough clients are idle after that, where not everybody can be asked (idle.py). With a
-`round_timeout` a round is closed so long after its opening at the latest, with the reports that are
-in. What comes after that is late, and of use
+or later, when enough clients are idle, if busy or offline clients are skipped (client_pool.py).
+With a `round_timeout`, a round closes that long after its opening at the latest, with the reports
+it has. Reports that arrive later are late. They are used by an algorithm that waits
 
-    to whoever waits in seconds   until opens[t] + late_seconds          (FeAST's tau_max)
-    to whoever waits in rounds    until round t + late_rounds starts     (FARe-DUST's k)
+    in seconds   until opens[t] + late_seconds          (FeAST's tau_max)
+    in rounds    until round t + late_rounds starts     (FARe-DUST's k)
 
 unless its round was abandoned. The rules of order, clock and budget are those of schedule.py.
 """
@@ -55,16 +55,22 @@ def over_selected(
     cohort is idle. With a `tier` of each client a cohort is drawn from one of them (tiers.py).
     """
     rounds, least = check(
-        goal=goal, cohort=cohort, updates=updates, late_seconds=late_seconds,
-        late_rounds=late_rounds, round_timeout=round_timeout, minimum=minimum,
-    )  # fmt: skip
+        goal=goal,
+        cohort=cohort,
+        updates=updates,
+        late_seconds=late_seconds,
+        late_rounds=late_rounds,
+        round_timeout=round_timeout,
+        minimum=minimum,
+    )
     schedule.check_drawable("cohort", cohort, clients, check_in, there)
 
     opens = asked = None
     if tier is not None:
         if busy == "skip" or there is not None:
-            raise BadInput("tiers are drawn from all of their clients; leave out `busy` and "
-                           "`availability`")  # fmt: skip
+            raise BadInput(
+                "tiers are drawn from all of their clients; leave out `busy` and `availability`"
+            )
         who = tiers.cohorts(seed, tier, cohort, rounds, check_in)
         drawn = schedule.drawn(latency, faults, who.ravel())
     elif busy == "again" and there is None:
@@ -74,8 +80,9 @@ def over_selected(
         drawn = schedule.drawn(latency, faults, who.ravel())
     else:
         pool = client_pool.Pool(clients, latency, faults, seed, check_in, busy, there)
-        who, opens, asked, drawn = client_pool.of_rounds(pool, goal=goal, cohort=cohort, rounds=rounds,
-                                                  round_timeout=round_timeout)  # fmt: skip
+        who, opens, asked, drawn = client_pool.of_rounds(
+            pool, goal=goal, cohort=cohort, rounds=rounds, round_timeout=round_timeout
+        )
     delay = drawn.seconds.reshape(-1, cohort)
 
     duration = np.partition(delay, goal - 1, axis=1)[:, goal - 1]
@@ -112,25 +119,29 @@ def over_selected(
     if count == "all_returned":
         # Whoever waits in seconds waits for all of a round's reports, so they count with their
         # round; whoever waits in rounds counts them as they come.
-        counted += np.bincount((origin if late_seconds is not None else met)[late],
-                               minlength=stuck)  # fmt: skip
+        counted += np.bincount((origin if late_seconds is not None else met)[late], minlength=stuck)
     total = counted.cumsum()
     steps = int(np.searchsorted(total, updates, side="right"))
     if steps == stuck < rounds and total[-1:].sum() + goal <= updates:
         raise BadInput(
-            client_pool.never_opens(stuck, cohort) if stuck == len(who) else
-            f"round {stuck} never closes: fewer than goal={goal} of its cohort={cohort} clients "
-            "ever report; set `round_timeout`, lower `goal`, raise `cohort` or check the "
+            client_pool.never_opens(stuck, cohort)
+            if stuck == len(who)
+            else f"round {stuck} never closes: fewer than goal={goal} of its cohort={cohort} "
+            "clients ever report; set `round_timeout`, lower `goal`, raise `cohort` or check the "
             "latencies, the faults and who is there"
-        )  # fmt: skip
+        )
     if steps == 0:
-        raise BadInput(f"updates={updates} is less than the {counted[0]} that the first round "
-                       "returns; raise `updates` or lower `cohort`")  # fmt: skip
+        raise BadInput(
+            f"updates={updates} is less than the {counted[0]} that the first round "
+            "returns; raise `updates` or lower `cohort`"
+        )
 
     if not total[steps - 1]:
-        raise BadInput(f"all {steps} rounds are abandoned: fewer than minimum={least} of their "
-                       f"cohort={cohort} clients report within round_timeout={round_timeout} s; "
-                       "raise it or `cohort`, lower `minimum`, or check the faults")  # fmt: skip
+        raise BadInput(
+            f"all {steps} rounds are abandoned: fewer than minimum={least} of their "
+            f"cohort={cohort} clients report within round_timeout={round_timeout} s; "
+            "raise it or `cohort`, lower `minimum`, or check the faults"
+        )
 
     kept = slice(0, steps)
     after = met[kept] >= steps  # the last step
@@ -144,8 +155,10 @@ def over_selected(
         last[~kept_up[kept, 0]] = 0.0  # abandoned: nobody is waited for
         ready = np.maximum.accumulate(np.maximum(ready, last.max(axis=1)))
         if np.isinf(ready[-1]):
-            raise BadInput(f"training never ends: late_seconds={late_seconds} waits for a client "
-                           "that never reports; give a finite `late_seconds`")  # fmt: skip
+            raise BadInput(
+                f"training never ends: late_seconds={late_seconds} waits for a client "
+                "that never reports; give a finite `late_seconds`"
+            )
     elif late_rounds is not None:
         missing = kept_up[kept] & after
         fate[missing] = Fate.UNUSED
@@ -189,8 +202,10 @@ def check(
     schedule.check_positive(goal=goal, cohort=cohort, updates=updates)
     least = schedule.least_reports(minimum, goal, "goal", round_timeout, "round_timeout")
     if goal > cohort:
-        raise BadInput(f"goal={goal} reports can never arrive from cohort={cohort} clients; "
-                       "lower `goal` or raise `cohort`")  # fmt: skip
+        raise BadInput(
+            f"goal={goal} reports can never arrive from cohort={cohort} clients; "
+            "lower `goal` or raise `cohort`"
+        )
     if late_seconds is not None and late_rounds is not None:
         raise BadInput(f"late_seconds={late_seconds} and late_rounds={late_rounds}, expected one")
     if late_seconds is not None and not late_seconds >= 0:

@@ -1,7 +1,7 @@
 """Who starts when, from which version, and which server step its report meets: time as data.
 
 A `Schedule` is the whole history of an experiment, decided before any training. Synchronous rounds
-(rounds.py) and asynchronous buffers (buffer.py) make the same table by the same rules:
+(rounds.py) and asynchronous buffers (buffered.py) make the same table by the same rules:
 
     order      by (time, kind, sequence), reports before dispatches: reports that arrive together
                count in the order in which their clients were started, and a client that starts at
@@ -121,8 +121,10 @@ def _check_drawn(
         sound = column >= 0
         if not sound.all():  # nor is NaN
             first = int(np.argmin(sound))
-            raise BadInput(f"a latency of {what}={column[first]} for dispatch {start + first}, of "
-                           f"client {who[first]}; expected a number >= 0")  # fmt: skip
+            raise BadInput(
+                f"a latency of {what}={column[first]} for dispatch {start + first}, of "
+                f"client {who[first]}; expected a number >= 0"
+            )
 
 
 def chances(
@@ -160,8 +162,10 @@ def check_drawable(
 
 def whole_steps(updates: int, each: int, what: str, name: str) -> int:
     if updates < each:
-        raise BadInput(f"updates={updates} is less than one {what} of {name}={each}; "
-                       f"raise `updates` or lower `{name}`")  # fmt: skip
+        raise BadInput(
+            f"updates={updates} is less than one {what} of {name}={each}; "
+            f"raise `updates` or lower `{name}`"
+        )
     return updates // each
 
 
@@ -175,8 +179,10 @@ def least_reports(
         return 1
     check_positive(minimum=minimum)
     if timeout is None:
-        raise BadInput(f"minimum={minimum} reports of a step that is given up, but none is without "
-                       f"`{timeout_name}`; set it")  # fmt: skip
+        raise BadInput(
+            f"minimum={minimum} reports of a step that is given up, but none is without "
+            f"`{timeout_name}`; set it"
+        )
     if minimum > goal:
         raise BadInput(f"minimum={minimum} is more than {name}={goal}; lower `minimum`")
     return minimum

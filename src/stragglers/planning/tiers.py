@@ -33,9 +33,12 @@ def by_profile(latency: Latency, clients: int, tiers: int) -> NDArray[np.int64]:
 
 
 def cohorts(
-    seed: int, tier: NDArray[np.int64], size: int, rounds: int,
+    seed: int,
+    tier: NDArray[np.int64],
+    size: int,
+    rounds: int,
     check_in: NDArray[np.float64] | None,
-) -> NDArray[np.int32]:  # fmt: skip
+) -> NDArray[np.int32]:
     """A cohort for every round, [rounds, size]; `check_in` as in rounds.py."""
     weight = np.ones(len(tier)) if check_in is None else check_in
     upto = np.bincount(tier, weight).cumsum()
@@ -45,8 +48,10 @@ def cohorts(
     for number in np.unique(turn):
         members = np.flatnonzero((tier == number) & (weight > 0))
         if size > len(members):
-            raise BadInput(f"cohort={size} clients cannot be drawn from a tier of {len(members)}; "
-                           "lower `tiers` or `cohort`")  # fmt: skip
+            raise BadInput(
+                f"cohort={size} clients cannot be drawn from a tier of {len(members)}; "
+                "lower `tiers` or `cohort`"
+            )
         weights = None if check_in is None else weight[members]
         drawn = random_streams.cohorts(
             seed, random_streams.Purpose.OF_TIER, len(members), size, 0, rounds, weights

@@ -25,10 +25,14 @@ def blocks(table: Table, options: Options) -> list[Block]:
         for key in COMPARED:
             names += [f"{SHORT[key]} [points]", "p"]
         rows = [
-            [row.experiment.label, *(cell for key in COMPARED for cell in paired(row.pairs[key])),
-             pairs(row.pairs[COMPARED[0]])]
-            for row in table.rows if row.pairs
-        ]  # fmt: skip
+            [
+                row.experiment.label,
+                *(cell for key in COMPARED for cell in paired(row.pairs[key])),
+                pairs(row.pairs[COMPARED[0]]),
+            ]
+            for row in table.rows
+            if row.pairs
+        ]
         found.append(Block([*names, "pairs"], rows))
     return found
 
@@ -123,10 +127,14 @@ def legend(options: Options, compared: bool) -> list[str]:
     at = "at each trial's best straggler accuracy" if options.best else "at the end of training"
     lines = [f"median [{options.interval.text}], {at}; time is simulated"]
     if options.targets:
-        lines.append("time to a target: median over trials, interpolated between points; k of n "
-                     "trials that reach it, where not all do")  # fmt: skip
+        lines.append(
+            "time to a target: median over trials, interpolated between points; k of n "
+            "trials that reach it, where not all do"
+        )
     if compared:
-        lines.append("vs: median difference over shared seeds; p of Wilcoxon's signed-rank test, "
-                     "two-sided, not corrected for several comparisons, from "
-                     f"{FEWEST_PAIRS} pairs on")  # fmt: skip
+        lines.append(
+            "vs: median difference over shared seeds; p of Wilcoxon's signed-rank test, "
+            "two-sided, not corrected for several comparisons, from "
+            f"{FEWEST_PAIRS} pairs on"
+        )
     return lines

@@ -12,9 +12,14 @@ from stragglers.report.grouping import Experiment
 GROUPS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 FAMILIES = {
-    "fedavg": "#56B4E9", "fedadam": "#0072B2", "fedbuff": "#E69F00",
-    "semi-async": "#8C564B", "fare-dust": "#009E73", "feast": "#D55E00", "other": "#CC79A7",
-}  # fmt: skip
+    "fedavg": "#56B4E9",
+    "fedadam": "#0072B2",
+    "fedbuff": "#E69F00",
+    "semi-async": "#8C564B",
+    "fare-dust": "#009E73",
+    "feast": "#D55E00",
+    "other": "#CC79A7",
+}
 
 # What follows the family in a row's name: dash, marker; in the words of plotly and of matplotlib.
 VARIANTS = {
@@ -28,8 +33,13 @@ VARIANTS = {
     "ema": ("dashdot", "triangle-up"),
     "ema-adam": ("longdash", "triangle-down"),
 }
-DASHES = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.5)), "dashdot": (0, (5, 2, 1, 2)),
-          "longdash": (0, (9, 3))}  # fmt: skip
+DASHES = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": (0, (1, 1.5)),
+    "dashdot": (0, (5, 2, 1, 2)),
+    "longdash": (0, (9, 3)),
+}
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v"}
 
 

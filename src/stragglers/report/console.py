@@ -74,8 +74,11 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         share = percent(summary["waited_s"] / summary["time_s"])
         lines.append(("waiting", f"{summary['waited_s']:,.0f} s until enough are idle, {share}"))
     if any(summary["faults"].values()):
-        struck = [f"{name} {percent(count / summary['dispatches'])}"
-                  for name, count in summary["faults"].items() if count]  # fmt: skip
+        struck = [
+            f"{name} {percent(count / summary['dispatches'])}"
+            for name, count in summary["faults"].items()
+            if count
+        ]
         lines.append(("faults", f"{', '.join(struck)} of {summary['dispatches']:,} dispatches"))
     if summary["corrupted"]:
         lines.append(("reports", f"{_reports(summary)}, of them corrupted {corrupted(summary)}"))
@@ -105,8 +108,12 @@ def _group_table(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("group")
     some_idle = bool(idle([summary]))
-    shares = {"of clients": "population", "of used": "used", "of late": "late",
-              "of unused": "unused"}  # fmt: skip
+    shares = {
+        "of clients": "population",
+        "of used": "used",
+        "of late": "late",
+        "of unused": "unused",
+    }
     shares |= {"of weight": "weight"} if weighed([summary]) else {}
     idles = ["untrained"] if some_idle else []
     for column in [*shares, "always late", *idles, "latency [s]"]:
@@ -147,8 +154,10 @@ def print_search(name: str, objective: str, history: Sequence[Sequence[Any]], be
         console.print(f"{plain(name)}: the best of {len(tried)}")
         console.print(table)
     straggler, total = map(percent, best.held_out.values())
-    console.print(f"to report of the best, on held-out examples: straggler accuracy {straggler}, "
-                  f"total accuracy {total}")  # fmt: skip
+    console.print(
+        f"to report of the best, on held-out examples: straggler accuracy {straggler}, "
+        f"total accuracy {total}"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -16,9 +16,11 @@ def print_data(summary: dict[str, Any]) -> None:
     out.print(_group_table(summary))
     out.print("size: training examples of a client after the split, 5 / 25 / 50 / 75 / 95 %")
     for name, pair in summary["published"].items():
-        same = "as published" if pair["found"] == pair["published"] else (
-            f"published: {pair['published']:,}"
-        )  # fmt: skip
+        same = (
+            "as published"
+            if pair["found"] == pair["published"]
+            else (f"published: {pair['published']:,}")
+        )
         out.print(f"{name:<20}{pair['found']:>13,}   {same}")
     out.print(f"checksum, as in the run.json of a trial on it: {summary['checksum']}")
 

@@ -19,7 +19,8 @@ import numpy as np
 from stragglers._core import files, toml_files
 from stragglers._core.errors import BadInput
 from stragglers.report.grouping import today
-from stragglers.runs.records import COLUMNS, Record
+from stragglers.runs.curve import COLUMNS
+from stragglers.runs.records import Record
 
 Sink = Callable[[Record, Path], bool]  # whether it was new
 
@@ -63,10 +64,13 @@ def wandb(record: Record, out: Path) -> bool:
     if marker.exists():
         return False
     run = service.init(
-        project=os.environ.get("WANDB_PROJECT", "stragglers"), dir=str(out), id=_id(record),
-        name=f"{record.name} seed {record.seed}", group=_group(record),
+        project=os.environ.get("WANDB_PROJECT", "stragglers"),
+        dir=str(out),
+        id=_id(record),
+        name=f"{record.name} seed {record.seed}",
+        group=_group(record),
         config=record.settings,
-    )  # fmt: skip
+    )
     for step, values in _points(record):
         run.log({_tag(name): value for name, value in values.items()}, step=step)
     run.summary["status"] = record.status

@@ -26,10 +26,18 @@ from stragglers.runs.records import Record
 
 MOST = 24  # entries of a legend
 STYLE: dict[Any, Any] = {
-    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "legend.fontsize": 8,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
-    "grid.linewidth": 0.6, "axes.linewidth": 0.8, "lines.linewidth": 1.6,
-}  # fmt: skip
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "axes.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+}
 
 
 @matplotlib.rc_context(STYLE)
@@ -114,9 +122,13 @@ def _points(
             *middles[-1],
             xerr=np.nan_to_num([[x.median - x.low], [x.high - x.median]]) / size,
             yerr=np.nan_to_num([[y.median - y.low], [y.high - y.median]]) * 100,
-            color=look.colour, marker=MARKERS[look.marker], markersize=5, elinewidth=1,
-            linestyle="none", label=as_it_is(row.experiment.label),
-        )  # fmt: skip
+            color=look.colour,
+            marker=MARKERS[look.marker],
+            markersize=5,
+            elinewidth=1,
+            linestyle="none",
+            label=as_it_is(row.experiment.label),
+        )
     for row in lost:
         look = style[row.experiment.label]
         axes.plot([], [], "x", color=look.colour, label=as_it_is(curves.caption(row.experiment)))

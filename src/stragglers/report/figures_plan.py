@@ -36,13 +36,16 @@ def plan_figure(
         low, high = finite.min(), max(finite.max(), finite.min() * 1.01)
         bins = np.geomspace(low, high, 60)
         by_group = [latencies[population.group == i] for i in range(len(population.groups))]
-        density.hist(by_group, bins, stacked=True, color=_colours(population),
-                     label=population.groups)  # fmt: skip
+        density.hist(
+            by_group, bins, stacked=True, color=_colours(population), label=population.groups
+        )
         for index, values in enumerate(by_group):
             cumulative.plot(
-                np.sort(values), (np.arange(len(values)) + 1) / len(values),
-                color=_colours(population)[index], label=population.groups[index],
-            )  # fmt: skip
+                np.sort(values),
+                (np.arange(len(values)) + 1) / len(values),
+                color=_colours(population)[index],
+                label=population.groups[index],
+            )
         for axes in (density, cumulative):
             logarithmic(axes)
             axes.set_xlim(low, high)
@@ -59,9 +62,13 @@ def plan_figure(
 def _hours(axes: Axes, population: Population, schedule: Schedule, cycle: float) -> None:
     """Who starts in each part of a cycle, over all of them; `cycle` in hours."""
     hour, group = np.mod(schedule.start / HOUR, cycle), population.group[schedule.client]
-    axes.hist([hour[group == index] for index in range(len(population.groups))],
-              [*np.linspace(0, cycle, 49)], stacked=True, color=_colours(population),
-              label=population.groups)  # fmt: skip
+    axes.hist(
+        [hour[group == index] for index in range(len(population.groups))],
+        [*np.linspace(0, cycle, 49)],
+        stacked=True,
+        color=_colours(population),
+        label=population.groups,
+    )
     axes.set(xlim=(0, cycle), xlabel=f"hour of {cycle:g}", ylabel="clients that start (stacked)")
 
 
@@ -80,17 +87,26 @@ def _timeline(axes, population: Population, schedule: Schedule) -> None:
     colours = np.array(_colours(population))[population.group[schedule.client[rows]]]
     counted = np.isin(schedule.fate[rows], (Fate.ON_TIME, Fate.LATE))
     ends = np.minimum(schedule.stop[rows], right * 2)
-    axes.hlines(np.arange(len(rows)), schedule.start[rows], ends, colors=colours,
-                alpha=np.where(counted, 0.9, 0.3), linewidth=1.6)  # fmt: skip
+    axes.hlines(
+        np.arange(len(rows)),
+        schedule.start[rows],
+        ends,
+        colors=colours,
+        alpha=np.where(counted, 0.9, 0.3),
+        linewidth=1.6,
+    )
     marks = {
-        Fate.ON_TIME: ("o", "on time"), Fate.LATE: ("D", "late"), Fate.UNUSED: ("x", "unused"),
+        Fate.ON_TIME: ("o", "on time"),
+        Fate.LATE: ("D", "late"),
+        Fate.UNUSED: ("x", "unused"),
         Fate.LOST: ("v", "lost"),
-    }  # fmt: skip
+    }
     for fate, (marker, label) in marks.items():
         which = schedule.fate[rows] == fate
         if which.any():
-            axes.scatter(ends[which], np.flatnonzero(which), c=colours[which], marker=marker, s=14,
-                         zorder=3)  # fmt: skip
+            axes.scatter(
+                ends[which], np.flatnonzero(which), c=colours[which], marker=marker, s=14, zorder=3
+            )
             axes.scatter([], [], c="grey", marker=marker, s=14, label=label)
     for time in schedule.time[:steps]:
         axes.axvline(time, color="black", linewidth=0.7, alpha=0.6)

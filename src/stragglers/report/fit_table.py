@@ -20,16 +20,20 @@ def print_fit(summary: dict[str, Any]) -> None:
     )
     out.print(_factors(summary["groups"]))
     out.print(_times(summary["groups"]))
-    for name, said in (("persistence", "of its luck a client keeps"),
-                       ("correlation", "of communication and time per example")):  # fmt: skip
+    for name, said in (
+        ("persistence", "of its luck a client keeps"),
+        ("correlation", "of communication and time per example"),
+    ):
         value = summary[name]
         out.print(f"{name:<13}{'cannot be told' if value is None else f'{value:.2f}, {said}'}")
     few = [plain(name) for name, group in summary["groups"].items() if group["few"]]
     if few:
         told = f"fewer than {ENOUGH} clients, too few for more than three numbers from sums"
         out.print(f"{', '.join(few)}: {told}: no overhead, and one sigma for both", highlight=False)
-    out.print("off by: of a log-normal, at most, in shares of reports below some value; each "
-              "client counts once")  # fmt: skip
+    out.print(
+        "off by: of a log-normal, at most, in shares of reports below some value; each "
+        "client counts once"
+    )
 
 
 def _factors(groups: dict[str, Any]) -> Table:

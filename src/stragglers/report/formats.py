@@ -94,11 +94,24 @@ def _row_of(parts: Sequence[str]) -> str:
 
 
 LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
-    "–": "--", "[": "{[}", "]": "{]}",  # a bracket after \\ would be its argument
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "–": "--",
+    "[": "{[}",
+    "]": "{]}",  # a bracket after \\ would be its argument
+}
 
 
 def _latex(given: str) -> str:
@@ -130,12 +143,17 @@ def _flat(row: Row, options: Options) -> dict[str, Any]:
         key = f"time_to_{target.group}_{target.accuracy:g}"
         found |= {key: reached.median, f"{key}_trials": reached.there}
     for key, pairs in row.pairs.items():
-        found |= {f"{key}_difference": pairs.difference, f"{key}_pairs": len(pairs.seeds),
-                  f"{key}_p": pairs.p}  # fmt: skip
+        found |= {
+            f"{key}_difference": pairs.difference,
+            f"{key}_pairs": len(pairs.seeds),
+            f"{key}_p": pairs.p,
+        }
     if paper := row.experiment.paper:
-        found |= {"paper_straggler_accuracy": paper["straggler"] / 100,
-                  "paper_total_accuracy": paper["total"] / 100,
-                  "paper_time_s": paper["time_s"]}  # fmt: skip
+        found |= {
+            "paper_straggler_accuracy": paper["straggler"] / 100,
+            "paper_total_accuracy": paper["total"] / 100,
+            "paper_time_s": paper["time_s"],
+        }
     counts = {"trials": row.over, "diverged": row.diverged, "unfinished": row.unfinished}
     return found | counts
 
@@ -187,5 +205,9 @@ def _object(row: Row, options: Options) -> dict[str, Any]:
 
 
 FORMATS: dict[str, Callable[[Sequence[Table], Options], str]] = {
-    "text": text, "markdown": markdown, "latex": latex, "csv": csv_text, "json": json_text,
-}  # fmt: skip
+    "text": text,
+    "markdown": markdown,
+    "latex": latex,
+    "csv": csv_text,
+    "json": json_text,
+}

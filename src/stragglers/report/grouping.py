@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from stragglers._core.errors import BadInput, did_you_mean
 from stragglers.config import loading
-from stragglers.runs.records import Record, settings_hash
+from stragglers.runs.records import Record
+from stragglers.runs.run_folder import settings_hash
 
 TASKS = {"emnist": "EMNIST", "cifar100": "CIFAR-100", "stackoverflow": "StackOverflow"}
 LATENCIES = ("per-example", "per-domain")
@@ -220,5 +221,6 @@ def check_reference(found: Sequence[Section], reference: str) -> None:
     """Refuses a reference that is in no section at all."""
     if not any(chosen(section, reference) for section in found):
         labels = {e.label for section in found for e in section.experiments}
-        raise BadInput(f"no experiment {reference!r} to compare with; "
-                       f"{did_you_mean(reference, labels)}")  # fmt: skip
+        raise BadInput(
+            f"no experiment {reference!r} to compare with; {did_you_mean(reference, labels)}"
+        )

@@ -83,13 +83,14 @@ def _row(row: Row, look: Look) -> dict[str, Any]:
         "label": row.experiment.label,
         "look": look,
         "values": _values(row),
-        "paper": paper and [
+        "paper": paper
+        and [
             cells.paper_accuracy(paper, "straggler").partition(" ["),
             cells.paper_accuracy(paper, "total").partition(" ["),
             (cells.seconds(paper["time_s"]), "", ""),
         ],
         "trials": cells.trials(row),
-    }  # fmt: skip
+    }
 
 
 def _values(row: Row) -> list[tuple[str, str, str]]:
@@ -118,11 +119,15 @@ def _part(experiments: Sequence[Experiment]) -> dict[str, Any]:
         }
         wasted = _share(cells.part(s.get("device_s", {}), "wasted") for s in summaries)
         stale = _middle(s.get("staleness", {}).get("p95") for s in summaries)
-        rows.append({
-            "label": experiment.label, "shares": shares, "wasted": wasted,
-            "stale": cells.NOTHING if stale is None else f"{stale:,.0f}",
-            "faults": _faults(summaries),
-        })  # fmt: skip
+        rows.append(
+            {
+                "label": experiment.label,
+                "shares": shares,
+                "wasted": wasted,
+                "stale": cells.NOTHING if stale is None else f"{stale:,.0f}",
+                "faults": _faults(summaries),
+            }
+        )
     faulty = any(row["faults"] for row in rows)
     return {"groups": list(names), "rows": rows, "faulty": faulty}
 

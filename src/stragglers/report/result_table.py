@@ -80,8 +80,10 @@ def parsed_target(text: str) -> Target:
     except ValueError:
         accuracy = math.nan
     if group not in GROUPS or not 0 < accuracy <= 1:
-        raise BadInput(f"--target {text!r} given, expected straggler, standard or total with a "
-                       "share, such as total=0.8")  # fmt: skip
+        raise BadInput(
+            f"--target {text!r} given, expected straggler, standard or total with a "
+            "share, such as total=0.8"
+        )
     return Target(group, accuracy)
 
 
@@ -103,7 +105,7 @@ def _row(experiment: Experiment, reference: Experiment | None, options: Options)
     over = experiment.finished
     metrics = {}
     for key in METRICS:
-        values = [statistics.outcome(trial, key, options.best) for trial in over]
+        values = [trial.outcome(key, options.best) for trial in over]
         metrics[key] = statistics.summarise(values, options.interval)
     pairs = {}
     if reference is not None and reference is not experiment:

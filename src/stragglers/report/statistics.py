@@ -71,18 +71,6 @@ def checked_interval(method: Method, level: float) -> Interval:
     return Interval(method, level)
 
 
-def outcome(trial: Record, key: str, best: bool = False) -> float:
-    """A trial's final value, or the one at its best straggler accuracy; NaN if there is none."""
-    if trial.status == "diverged" or trial.is_cut or not len(trial.curve[key]):
-        return math.nan
-    index = best_point(trial) if best else -1
-    return float(trial.curve[key][index])
-
-
-def best_point(trial: Record) -> int:
-    return int(np.argmax(np.nan_to_num(trial.curve["straggler_accuracy"], nan=-1.0)))
-
-
 def summarise(values: Sequence[float], interval: Interval) -> Summary:
     numbers = np.array(values, np.float64)
     lost = int((~np.isfinite(numbers)).sum())
@@ -128,9 +116,9 @@ def compare(
     trials: Sequence[Record], reference: Sequence[Record], key: str, best: bool = False
 ) -> Pairs:
     """Differences over the seeds that both have."""
-    theirs = {trial.seed: outcome(trial, key, best) for trial in reference}
+    theirs = {trial.seed: trial.outcome(key, best) for trial in reference}
     shared = {
-        trial.seed: outcome(trial, key, best) - theirs[trial.seed]
+        trial.seed: trial.outcome(key, best) - theirs[trial.seed]
         for trial in trials
         if trial.seed in theirs
     }

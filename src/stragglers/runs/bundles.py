@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from stragglers.config import build, loading
-from stragglers.runs import checkpoint, records
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
+from stragglers.config import build, loading
 from stragglers.config.settings import ASIDE, Buffered, Experiment
+from stragglers.runs import checkpoint, records, run_folder
 from stragglers.runs.workers import Bundle, Job
 
 FULL = 512  # clients at once that an accelerator is filled with
@@ -31,7 +31,7 @@ def training(experiment: Experiment) -> str:
     """Names what is trained on which data, but for the seed: equal for models of one training."""
     given = loading.resolved(experiment)
     core = {k: v for k, v in given.get("algorithm", {}).items() if k not in ASIDE}
-    name = records.settings_hash({**given, "algorithm": core})
+    name = run_folder.settings_hash({**given, "algorithm": core})
     return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
 
 

@@ -146,8 +146,9 @@ def drift(found: Found, fingerprint: dict[str, Any], allowed: bool) -> list[str]
     """What differs from when the checkpoint was made; refused unless it is allowed."""
     then = found.manifest.fingerprint
     changed = [name for name in fingerprint if then.get(name) != fingerprint[name]]
-    lines = [f"{name}: {then.get(name)} in the checkpoint, {fingerprint[name]} now"
-             for name in changed]  # fmt: skip
+    lines = [
+        f"{name}: {then.get(name)} in the checkpoint, {fingerprint[name]} now" for name in changed
+    ]
     for name, line in zip(changed, lines, strict=True):
         if name in NEVER or not allowed:
             otherwise = "" if name in NEVER else "give --allow-drift to go on all the same, or "

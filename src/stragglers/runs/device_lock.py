@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from stragglers._core import jax_env, files
+from stragglers._core import files, jax_env
 
 # Asked for again and again: a process that sleeps in flock hears a signal only if the system gives
 # it to the very thread that sleeps, and jax has others.

@@ -16,20 +16,22 @@ from typing import Any
 
 import jax
 
-from stragglers import __version__
-from stragglers.config import build, loading, influence
-from stragglers.runs import checkpoint, records
-from stragglers.algorithms import trees
-from stragglers.simulator.trial_state import Point, Progress, Result
 from stragglers._core.errors import BadInput
-from stragglers.simulator.metrics import Metrics
-from stragglers.planning.summary import summarise
-from stragglers.runs.train import Prepared, prepare, train
+from stragglers._core.version import NUMERICS
+from stragglers.algorithms import trees
+from stragglers.config import build, influence, loading
 from stragglers.config.settings import Experiment
+from stragglers.planning.summary import summarise
+from stragglers.runs import checkpoint, run_folder
+from stragglers.runs.curve import evaluations
+from stragglers.runs.curve import line as curve_line
+from stragglers.runs.train import Prepared, prepare, train
+from stragglers.simulator.metrics import Metrics
 from stragglers.simulator.prepare import Start
 from stragglers.simulator.simulate import Moment
-from stragglers.tasks.base import checksum
 from stragglers.simulator.together import Apart
+from stragglers.simulator.trial_state import Point, Progress, Result
+from stragglers.tasks.base import checksum
 
 
 def record(
@@ -84,18 +86,20 @@ def record(
             drift = checkpoint.drift(found, fingerprint, allow_drift)
             moment, curves = checkpoint.restore(found, first), found.curves
             for course, curve in zip(moment.courses, curves, strict=True):
-                course.curve = list(map(_point, records.evaluations(curve)))
+                course.curve = list(map(_point, evaluations(curve)))
             facts.update(found.manifest.facts)
             facts["drift"] = [*facts["drift"], *drift]
             say(f"goes on from server step {moment.step} of {steps[0]}")
         if _hashes(experiments) != hashes:
-            raise BadInput(f"{folders[0]}: a file that its settings name has changed since it was "
-                           "read, so that its copy would be of another run; run again")  # fmt: skip
+            raise BadInput(
+                f"{folders[0]}: a file that its settings name has changed since it was "
+                "read, so that its copy would be of another run; run again"
+            )
         checkpoint.bind(folders)
         given = {"started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
         runs[:] = [
-            records.begin(folder, loading.resolved(trial.experiment), given | each, curve)
+            run_folder.begin(folder, loading.resolved(trial.experiment), given | each, curve)
             for folder, trial, each, curve in zip(folders, trials, known, curves, strict=True)
         ]
         saved = time.perf_counter()
@@ -105,8 +109,10 @@ def record(
         nonlocal saved
         stopping = stop()
         if stopping or time.perf_counter() - saved >= checkpoint_s:
-            curves = [b"".join(records.line(_row(point)) for point in course.curve)
-                      for course in moment.courses]  # fmt: skip
+            curves = [
+                b"".join(curve_line(_row(point)) for point in course.curve)
+                for course in moment.courses
+            ]
             now = {**facts, "spent_s": spent_s()}
             checkpoint.save(folders[0], moment, curves, fingerprint, now)
             saved = time.perf_counter()
@@ -115,34 +121,39 @@ def record(
 
     with ExitStack() as claims:
         for folder in folders:
-            claims.enter_context(records.claim(folder))
+            claims.enter_context(run_folder.claim(folder))
         results = train(
             trials,
             on_start=started,
             on_progress=on_progress,
-            on_point=lambda trial, point: records.append(folders[trial], _row(point)),
+            on_point=lambda trial, point: run_folder.append(folders[trial], _row(point)),
             resume=resume,
             on_chunk=on_chunk,
         )
         for folder, run, result in zip(folders, runs, results, strict=True):
             arrays = trees.named(result.params, "w") | trees.named(result.model, "model")
-            records.finish(folder, run, arrays, {
-                "status": "diverged" if result.diverged else "finished",
-                "diverged": result.diverged,
-                "finished": _now(),
-                "trained": result.trained,
-                "dropped": result.dropped,
-                "clients": result.clients,
-                "wall_s": spent_s(),
-                "device": {
-                    **run["device"],
-                    "devices": result.start.devices,
-                    "lanes": result.start.lanes,
-                    "trials_together": result.start.trials,
-                    "models_together": result.start.models,
+            run_folder.finish(
+                folder,
+                run,
+                arrays,
+                {
+                    "status": "diverged" if result.diverged else "finished",
+                    "diverged": result.diverged,
+                    "finished": _now(),
+                    "trained": result.trained,
+                    "dropped": result.dropped,
+                    "clients": result.clients,
+                    "wall_s": spent_s(),
+                    "device": {
+                        **run["device"],
+                        "devices": result.start.devices,
+                        "lanes": result.start.lanes,
+                        "trials_together": result.start.trials,
+                        "models_together": result.start.models,
+                    },
+                    "memory": result.start.memory._asdict(),
                 },
-                "memory": result.start.memory._asdict(),
-            })  # fmt: skip
+            )
         for folder in folders:
             checkpoint.clear(folder)
     return results
@@ -157,7 +168,7 @@ def _prepared(experiments: Sequence[Experiment]) -> list[Prepared]:
 
 def _hashes(experiments: Sequence[Experiment]) -> list[str]:
     """Of what the files that settings name hold now, among others."""
-    return [records.settings_hash(loading.resolved(experiment)) for experiment in experiments]
+    return [run_folder.settings_hash(loading.resolved(experiment)) for experiment in experiments]
 
 
 def _last_checkpoint(
@@ -169,8 +180,10 @@ def _last_checkpoint(
         say(line)
     if found and checkpoint.is_left(found, fingerprint):
         others = len(found.manifest.trials) - 1
-        say(f"{found.folder.parent} is shared with trials that went on apart or are gone "
-            f"({others} others): starts anew")  # fmt: skip
+        say(
+            f"{found.folder.parent} is shared with trials that went on apart or are gone "
+            f"({others} others): starts anew"
+        )
         checkpoint.discard(folders[0])
         return None
     if damaged and not found:
@@ -207,7 +220,7 @@ def _facts(trial: Prepared) -> dict[str, Any]:
     device = jax.devices()[0]
     return {
         "versions": {
-            "stragglers": __version__,
+            "stragglers": NUMERICS,
             "python": platform.python_version(),
             **{name: version(name) for name in ("jax", "jaxlib", "numpy")},
         },

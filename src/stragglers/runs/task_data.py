@@ -14,15 +14,15 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from stragglers._core.errors import BadInput, did_you_mean
 from stragglers.config import loading, settings
+from stragglers.planning.population import Population
 from stragglers.runs import train
+from stragglers.tasks.base import Task, checksum
 from stragglers.tasks.datasets import images, sources, stackoverflow
 from stragglers.tasks.datasets.cifar100_layouts import CIFAR100
 from stragglers.tasks.datasets.download import download
 from stragglers.tasks.datasets.emnist_layouts import EMNIST
-from stragglers._core.errors import BadInput, did_you_mean
-from stragglers.planning.population import Population
-from stragglers.tasks.base import Task, checksum
 
 KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
 # What can be trained, and whether it reads files.

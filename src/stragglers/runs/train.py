@@ -10,21 +10,21 @@ import jax
 import numpy as np
 import optax
 
-from stragglers.config import build, influence, settings
+from stragglers._core.errors import BadInput
 from stragglers.algorithms import from_file
-from stragglers.planning import subset
 from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
-from stragglers.simulator.local_training import Client, check_countable
-from stragglers.simulator.trial_state import Point, Progress, Result
-from stragglers._core.errors import BadInput
+from stragglers.config import build, influence, settings
+from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
-from stragglers.simulator.memory import check_history
 from stragglers.planning.schedule import Fate, Schedule
+from stragglers.simulator.local_training import Client, check_countable
+from stragglers.simulator.memory import check_history
 from stragglers.simulator.prepare import Start, Trial
 from stragglers.simulator.simulate import Moment, simulate_together
+from stragglers.simulator.trial_state import Point, Progress, Result
 from stragglers.tasks.base import Task, of_clients
 from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
@@ -112,7 +112,7 @@ def train(
             on_point=on_point,
             resume=resume,
             on_chunk=on_chunk,
-        )  # fmt: skip
+        )
 
 
 def task(given: settings.Task) -> Task:
@@ -201,13 +201,20 @@ def algorithm(
             chosen = semi_async(optimizer, mean)
         case settings.FareDust():
             chosen = fare_dust(
-                optimizer, k=teachers, history=given.history, teacher_step=given.teacher_step,
-                teacher_lr=given.teacher_lr, average=given.average, mean=mean,
-            )  # fmt: skip
+                optimizer,
+                k=teachers,
+                history=given.history,
+                teacher_step=given.teacher_step,
+                teacher_lr=given.teacher_lr,
+                average=given.average,
+                mean=mean,
+            )
         case settings.Feast():
             chosen = feast(optimizer, beta=given.beta, kappa=given.kappa, mean=mean)
         case settings.Own():
-            chosen = from_file.algorithm(given.file, given.function, optimizer, mean, given.arguments)
+            chosen = from_file.algorithm(
+                given.file, given.function, optimizer, mean, given.arguments
+            )
     return with_ema(chosen, given.ema)
 
 

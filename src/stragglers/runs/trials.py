@@ -15,15 +15,26 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stragglers.config import build, loading
-from stragglers.runs import checkpoint, records, device_lock
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.runs.progress import Shown
+from stragglers.config import build, loading
 from stragglers.config.settings import Task
+from stragglers.runs import checkpoint, device_lock, records, run_folder
 from stragglers.runs.bundles import bundles, training
+from stragglers.runs.progress import Shown
 from stragglers.runs.signals import Interrupted, Wish, heeded
-from stragglers.runs.workers import USUAL, Bundle, Job, News, Outcome, Submit, Terms, beside, here, seeds_of
+from stragglers.runs.workers import (
+    USUAL,
+    Bundle,
+    Job,
+    News,
+    Outcome,
+    Submit,
+    Terms,
+    beside,
+    here,
+    seeds_of,
+)
 
 CAUTION = 1.2  # what is expected to take a second may take so many
 
@@ -42,7 +53,7 @@ def jobs_of(documents: dict[str, dict[str, Any]], trials: int, out: Path) -> lis
         first = loading.experiment_from(document).seed
         for trial in range(trials):
             experiment = loading.experiment_from({**document, "seed": first + trial})
-            folder = records.folder_of(out, name, loading.resolved(experiment))
+            folder = run_folder.folder_of(out, name, loading.resolved(experiment))
             label = f"{name} {trial + 1}/{trials}"
             jobs.append(Job(name, label, folder, experiment, training(experiment)))
     return jobs
@@ -56,7 +67,7 @@ def missing(jobs: list[Job]) -> list[Job]:
     wanted = [job for job in jobs if not records.is_over(job.folder)]
     _check_data([job for job in jobs if records.is_over(job.folder)])
     for job in wanted:
-        records.check_free(job.folder)
+        run_folder.check_free(job.folder)
     return wanted
 
 
@@ -93,10 +104,8 @@ def run_missing(
         if all(map(records.is_over, checkpoint.bound(folder))):
             checkpoint.clear(folder)  # of a process that ended just before it would
     took = [
-        Took(job, seconds)
-        for job in jobs
-        if (seconds := records.seconds(job.folder)) is not None
-    ]  # fmt: skip
+        Took(job, seconds) for job in jobs if (seconds := records.seconds(job.folder)) is not None
+    ]
     groups = [(n, list(group)) for n, group in groupby(sorted(wanted, key=_threads), _threads)]
     for threads, _ in groups:
         jax_env.check(threads)
@@ -131,9 +140,14 @@ def _threads(job: Job) -> int:
 
 
 def _run(
-    waiting: list[Bundle], submit: Submit, at_once: int, took: list[Took], shown: Shown,
-    deadline: float, wish: Wish,
-) -> None:  # fmt: skip
+    waiting: list[Bundle],
+    submit: Submit,
+    at_once: int,
+    took: list[Took],
+    shown: Shown,
+    deadline: float,
+    wish: Wish,
+) -> None:
     """Keeps the workers busy for as long as there is time, and nobody wishes otherwise."""
     running: dict[Future[Outcome], Bundle] = {}
 

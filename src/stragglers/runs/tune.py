@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stragglers.config import loading
-from stragglers.runs import records, trials
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput, about, did_you_mean, shown
+from stragglers.config import loading
+from stragglers.runs import records, run_folder, trials
 from stragglers.runs.records import Record
-from stragglers.report.statistics import outcome
 from stragglers.runs.workers import Terms
 
 Document = dict[str, Any]
@@ -85,8 +84,8 @@ class Objective(NamedTuple):
 
     def of(self, trials: Sequence[Record]) -> float:
         values = [
-            self.weight * outcome(trial, "validation_straggler_accuracy")
-            + (1 - self.weight) * outcome(trial, "validation_total_accuracy")
+            self.weight * trial.outcome("validation_straggler_accuracy")
+            + (1 - self.weight) * trial.outcome("validation_total_accuracy")
             for trial in trials
         ]
         return float(np.median(values)) if values else math.nan
@@ -97,8 +96,8 @@ def check_validated(trials: Sequence[Record]) -> None:
     old = [
         trial.folder
         for trial in trials
-        if math.isfinite(outcome(trial, "total_accuracy"))
-        and math.isnan(outcome(trial, "validation_total_accuracy"))
+        if math.isfinite(trial.outcome("total_accuracy"))
+        and math.isnan(trial.outcome("validation_total_accuracy"))
     ]
     if old:
         more = f" (and {len(old) - 1} more)" if len(old) > 1 else ""
@@ -177,8 +176,9 @@ def _check_independent(paths: dict[str, str]) -> None:
     for one, other in itertools.combinations(paths, 2):
         both = {paths[one], paths[other]}
         if len(both) == 1 or both in loading.ALTERNATIVES:
-            raise BadInput(f"{one} and {other} in one search, but one replaces the other; "
-                           "leave one out")  # fmt: skip
+            raise BadInput(
+                f"{one} and {other} in one search, but one replaces the other; leave one out"
+            )
 
 
 def _check_values(document: Document, path: str, values: list[Any]) -> None:
@@ -187,17 +187,22 @@ def _check_values(document: Document, path: str, values: list[Any]) -> None:
     for value in values:
         with about(f"{path} = {value}"):
             experiment = loading.experiment_from(_with(document, {path: value}))
-        key = records.settings_hash(loading.resolved(experiment))
+        key = run_folder.settings_hash(loading.resolved(experiment))
         if key in seen:
-            raise BadInput(f"{path}: {toml_files.inline(seen[key])} and {toml_files.inline(value)} "
-                           "given, expected different experiments; leave one out")  # fmt: skip
+            raise BadInput(
+                f"{path}: {toml_files.inline(seen[key])} and {toml_files.inline(value)} "
+                "given, expected different experiments; leave one out"
+            )
         seen[key] = value
 
 
 def tune(
-    document: Document, grid: list[Search], objective: Objective, train: Train,
+    document: Document,
+    grid: list[Search],
+    objective: Objective,
+    train: Train,
     proposals: int | None = None,
-) -> tuple[Candidate, list[list[Candidate]]]:  # fmt: skip
+) -> tuple[Candidate, list[list[Candidate]]]:
     """The best of the last search, and all candidates, search by search."""
     history = []
     for search in grid:
@@ -274,10 +279,12 @@ def _proposed(
 
 def _held_out(trials: Sequence[Record]) -> dict[str, float]:
     return {
-        name: float(np.median([outcome(trial, f"held_out_{name}") for trial in trials]))
+        name: float(np.median([trial.outcome(f"held_out_{name}") for trial in trials]))
         for name in ("straggler_accuracy", "total_accuracy")
     }
 
 
 def _with(document: Document, chosen: dict[str, Any]) -> Document:
-    return loading.override_all(document, [f"{k}={toml_files.inline(v)}" for k, v in chosen.items()])
+    return loading.override_all(
+        document, [f"{k}={toml_files.inline(v)}" for k, v in chosen.items()]
+    )

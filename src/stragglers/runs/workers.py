@@ -17,17 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stragglers.runs import checkpoint
 from stragglers._core import jax_env
 from stragglers._core.errors import about
 from stragglers.config.settings import Experiment
+from stragglers.runs import checkpoint
+from stragglers.runs.device_lock import turn
 from stragglers.runs.signals import Interrupted, Wish
 from stragglers.simulator.together import Apart
-from stragglers.runs.device_lock import turn
 
 if TYPE_CHECKING:
-    from stragglers.simulator.trial_state import Progress, Result
     from stragglers.simulator.prepare import Start
+    from stragglers.simulator.trial_state import Progress, Result
 
 # A process with nothing to do waits so long to be dismissed, while others may keep where they are.
 PATIENCE_S = 10.0
@@ -216,13 +216,16 @@ def _train(
                 now_wait()  # for a checkpoint, from now on
 
             results = record(
-                [job.folder for job in bundle], [job.name for job in bundle],
+                [job.folder for job in bundle],
+                [job.name for job in bundle],
                 [job.experiment for job in bundle],
-                on_start=on_start, on_progress=on_progress,
+                on_start=on_start,
+                on_progress=on_progress,
                 say=lambda line: news.say(label, line),
                 stop=lambda: wish.number is not None or time.time() > terms.deadline,
-                checkpoint_s=terms.checkpoint_s, allow_drift=terms.allow_drift,
-            )  # fmt: skip
+                checkpoint_s=terms.checkpoint_s,
+                allow_drift=terms.allow_drift,
+            )
     except checkpoint.Kept:
         return Outcome([f"stopped at {done:.1%}, which is kept"] * len(bundle), None)
     except (Interrupted, TooLate):

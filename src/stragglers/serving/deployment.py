@@ -40,8 +40,9 @@ def deployment(experiment: settings.Experiment) -> Deployment:
         raise BadInput("[client], [server] and [algorithm] are needed to train, one is missing")
     for name in ("time_limit", "check_in", "tiers"):
         if getattr(given, name, None) is not None:
-            raise BadInput(f"schedule.{name} is for simulated clients, expected none; real ones "
-                           "have their own")  # fmt: skip
+            raise BadInput(
+                f"schedule.{name} is for simulated clients, expected none; real ones have their own"
+            )
     weight = experiment.aggregation
     policy, counted = _policy(given)
     return Deployment(
@@ -52,7 +53,7 @@ def deployment(experiment: settings.Experiment) -> Deployment:
         local(client),
         client.epochs,
         experiment.seed,
-    )  # fmt: skip
+    )
 
 
 def _weighing(given: settings.Aggregation, client: Client, epochs: float) -> Weigh:
@@ -69,10 +70,17 @@ def _weighing(given: settings.Aggregation, client: Client, epochs: float) -> Wei
 def _policy(given: settings.Schedule) -> tuple[Rounds | Buffer, int]:
     """With the client updates that a step counts."""
     if isinstance(given, settings.Buffered):
-        policy = Buffer(given.buffer, given.concurrency, given.refill, given.client_timeout,
-                        given.minimum)  # fmt: skip
+        policy = Buffer(
+            given.buffer, given.concurrency, given.refill, given.client_timeout, given.minimum
+        )
         return policy, given.buffer
     cohort = build.cohort(given)
-    policy = Rounds(given.goal, cohort, given.late_seconds, given.late_rounds,
-                    given.round_timeout, given.minimum)  # fmt: skip
+    policy = Rounds(
+        given.goal,
+        cohort,
+        given.late_seconds,
+        given.late_rounds,
+        given.round_timeout,
+        given.minimum,
+    )
     return policy, cohort if given.count == "all_returned" else given.goal

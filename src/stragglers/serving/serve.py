@@ -1,4 +1,4 @@
-"""A coordinator in real time: reports of a fleet drive it, as simulated ones do in interpret.py.
+"""A coordinator in real time, driven by the reports of a fleet.
 
     send     orders to clients that are there and idle
     poll     what has come since the last poll; of one poll, in this order:
@@ -8,8 +8,8 @@
                deadlines of late reports
 
 Nothing of a runtime is known here: flower/ links to Flower's, and three functions link to another.
-With a folder (ledger.py) a server that was stopped goes on where it was, and what its clients took
-is measured for `stragglers fit`.
+Simulated reports drive the same coordinator in simulator/interpreter.py. With a folder
+(server_folder.py) a stopped server resumes, and a log of its clients is kept for `stragglers fit`.
 """
 
 import logging
@@ -132,13 +132,25 @@ def serve(
             logger.warning("client %s failed: %s", job.client, reply.error)
             follow(server.lose(reply.dispatch, now), now)
             if failures >= most:
-                raise BadInput(f"{failures} clients in a row have failed, expected some to report; "
-                               f"the last one: {reply.error}")  # fmt: skip
+                raise BadInput(
+                    f"{failures} clients in a row have failed, expected some to report; "
+                    f"the last one: {reply.error}"
+                )
         if job.client in known:  # else it is not known what it has to train on
             it = known[job.client]
             seconds = now - job.start if came else None
-            ledger.write(Line(job.client, it.group, it.examples, seconds, reply.training,
-                              job.start, job.version, step))  # fmt: skip
+            ledger.write(
+                Line(
+                    job.client,
+                    it.group,
+                    it.examples,
+                    seconds,
+                    reply.training,
+                    job.start,
+                    job.version,
+                    step,
+                )
+            )
 
     def follow(may_start: bool, now: float) -> None:
         """What may come with a report or a time-out: a server step, clients that start."""
@@ -217,8 +229,10 @@ def as_weights(params: Params) -> Params:
     """As jax has them: arrays of what can be learned."""
     for name, leaf in trees.named(params).items():
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise BadInput(f"params: {name} is {leaf.dtype}, expected floating-point numbers; "
-                           "leave it out, and keep it with the clients")  # fmt: skip
+            raise BadInput(
+                f"params: {name} is {leaf.dtype}, expected floating-point numbers; "
+                "leave it out, and keep it with the clients"
+            )
     return jax.tree.map(jnp.asarray, params)
 
 

@@ -57,9 +57,16 @@ class Ledger:
             if file.tell() == 0:
                 writer.writerow(COLUMNS)
             writer.writerow(
-                (line.client, line.group, line.examples, *parts, f"{line.started:.3f}",
-                 line.version, line.step)
-            )  # fmt: skip
+                (
+                    line.client,
+                    line.group,
+                    line.examples,
+                    *parts,
+                    f"{line.started:.3f}",
+                    line.version,
+                    line.step,
+                )
+            )
 
     def keep(self, server: Coordinator) -> None:
         """The server's state, in the place of an earlier one."""
@@ -94,13 +101,16 @@ class Ledger:
                 f"{path}: no state of a server ({error}); remove it to start anew"
             ) from None
         if _kinds(arrays) != _kinds(trees.named(server.state, PREFIX)):
-            raise BadInput(f"{path}: the state of another algorithm or model; name another folder, "
-                           "or remove it to start anew")  # fmt: skip
+            raise BadInput(
+                f"{path}: the state of another algorithm or model; name another folder, "
+                "or remove it to start anew"
+            )
         server.go_on(
-            trees.from_named(arrays, server.state, PREFIX), **counters,
+            trees.from_named(arrays, server.state, PREFIX),
+            **counters,
             participations=dict(zip(who, often, strict=True)),
             since=dict(zip(who, came, strict=True)),
-        )  # fmt: skip
+        )
 
 
 def _kinds(arrays: dict[str, np.ndarray]) -> dict[str, Any]:

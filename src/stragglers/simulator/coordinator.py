@@ -8,7 +8,8 @@
     policy      when a server step is made, and who replaces whom
     algorithm   what the step does
 
-interpret.py drives one with simulated latencies, live.py with the messages of a federated runtime.
+interpreter.py drives it with simulated latencies, serving/serve.py with the messages of a federated
+runtime.
 """
 
 from bisect import bisect_left
@@ -224,9 +225,14 @@ class Coordinator:
         return state
 
     def go_on(
-        self, state: State, version: int, groups: int, dispatches: int,
-        participations: dict[int, int], since: dict[int, int],
-    ) -> None:  # fmt: skip
+        self,
+        state: State,
+        version: int,
+        groups: int,
+        dispatches: int,
+        participations: dict[int, int],
+        since: dict[int, int],
+    ) -> None:
         """Takes over from a server that stopped: from its state, with nobody under way."""
         self.state, self.version, self.settled = state, version, version
         self.groups, self.dispatches = groups, dispatches
@@ -273,8 +279,12 @@ class Coordinator:
 
     def _report(self, job: _Job, delta: Params, step: int) -> Sum:
         steps = self.took_part[job.client]
-        arrival = Arrival(job.client, step - job.version, step - self.since.get(job.client, 0),
-                          bisect_left(steps, step))  # fmt: skip
+        arrival = Arrival(
+            job.client,
+            step - job.version,
+            step - self.since.get(job.client, 0),
+            bisect_left(steps, step),
+        )
         steps.append(step)
         if not trees.finite(delta):
             self.dropped += 1

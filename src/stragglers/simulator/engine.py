@@ -6,8 +6,8 @@
                     whose model for it is there; others wait for that trial's turn
 
 Either way a delta is added into its bucket as soon as it is there, in a fixed order. After its last
-one a trial has its turn: a server step of its own. Between two legs (see lanes.py) everything is in
-one immutable `Carry`. With several devices each trains its own lanes into its own buckets.
+one a trial has its turn: a server step of its own. Between two legs (see packing.py) everything is
+in one immutable `Carry`. With several devices each trains its own lanes into its own buckets.
 """
 
 from functools import partial
@@ -169,11 +169,21 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
             place = jnp.where(ends, lane.place + 1, lane.place)
             following = row_at(place)
             starts = (ends | ~lane.runs) & (place < end) & (table.opens[following] <= e)
-            params, buckets, good = hand_over(lane.params, buckets, models, Ending(
-                ends, starts, table.trial[row], table.trial[following], table.slot[row],
-                table.weight[row], steps == 0,
-                None if table.corrupt is None else table.corrupt[row],
-            ))  # fmt: skip
+            params, buckets, good = hand_over(
+                lane.params,
+                buckets,
+                models,
+                Ending(
+                    ends,
+                    starts,
+                    table.trial[row],
+                    table.trial[following],
+                    table.slot[row],
+                    table.weight[row],
+                    steps == 0,
+                    None if table.corrupt is None else table.corrupt[row],
+                ),
+            )
             dropped = dropped.at[table.trial[row], table.starting.round[row]].add(ends & ~good)
             step = jnp.where(starts, 0, lane.step)
             if (teacher := lane.teacher) is not None:  # where nobody starts, none is fetched
@@ -184,18 +194,24 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
             return lane, buckets, dropped
 
         lane, buckets, dropped = jax.lax.fori_loop(
-            table.span_begin[e], table.span_begin[e + 1], span,
+            table.span_begin[e],
+            table.span_begin[e + 1],
+            span,
             (lane, carry.buckets, carry.dropped),
-        )  # fmt: skip
+        )
         carry = carry._replace(buckets=buckets, dropped=dropped)
         return lane, server_step(algorithm, table, e, carry, code.mesh)
 
     row, zero = row_at(begin), jnp.zeros_like(begin)
     first = table.turn_begin[leg]
     lane = _Lane(
-        (begin < end) & (table.opens[row] <= first), begin, zero, batches(row, zero),
-        jax.vmap(partial(model_of, carry))(row), teachers(carry, row),
-    )  # fmt: skip
+        (begin < end) & (table.opens[row] <= first),
+        begin,
+        zero,
+        batches(row, zero),
+        jax.vmap(partial(model_of, carry))(row),
+        teachers(carry, row),
+    )
     if trials == 1:  # whose legs have one turn each
         return turn(first, (lane, carry))[1]
     return jax.lax.fori_loop(first, table.turn_begin[leg + 1], turn, (lane, carry))[1]

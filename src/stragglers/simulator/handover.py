@@ -7,7 +7,7 @@
 
 With sizes that differ some lane ends at nearly every tick, while its neighbours are under way.
 `all_at_once` reads and writes every lane several times. `in_place`, for NVIDIA GPUs, touches only
-the lanes that end: it reads them twice and writes them once (`moving.py`).
+the lanes that end: it reads them twice and writes them once (`handover_gpu.py`).
 """
 
 from typing import NamedTuple

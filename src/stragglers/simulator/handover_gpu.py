@@ -51,10 +51,12 @@ def moved(
     """Params of the lanes and sums of the buckets after the walk; `touched`: how many lanes."""
     # Up to whole strides: what is added takes nothing and gives nothing.
     nothing = {"slot": -1, "follows": -1}
-    walk = Walk(*(
-        jnp.pad(column, (0, -column.size % STRIDE), constant_values=nothing.get(name, 0))
-        for name, column in walk._asdict().items()
-    ))  # fmt: skip
+    walk = Walk(
+        *(
+            jnp.pad(column, (0, -column.size % STRIDE), constant_values=nothing.get(name, 0))
+            for name, column in walk._asdict().items()
+        )
+    )
     done = [_moved(walk, touched, *leaves) for leaves in _groups(params, models, sums)]
     return (
         _like(params, [leaf for group, _ in done for leaf in group]),
@@ -78,9 +80,11 @@ def _squares(ends: jax.Array, trial: jax.Array, params: Leaves, models: Leaves) 
         _in_its_leaf(block, 4 * BLOCK, sizes, of_leaf)
 
     return pallas.call(
-        kernel, grid=shape, out_specs=pallas.whole(shape),
+        kernel,
+        grid=shape,
+        out_specs=pallas.whole(shape),
         out_shape=jax.ShapeDtypeStruct(shape, jnp.float32),
-    )(ends.astype(jnp.int32), trial.astype(jnp.int32), *params, *models)  # fmt: skip
+    )(ends.astype(jnp.int32), trial.astype(jnp.int32), *params, *models)
 
 
 def _moved(
@@ -107,10 +111,13 @@ def _moved(
                 before, total = parts
                 lanes = [[ref[s * STRIDE + i] for ref in refs[:rest]] for i in range(STRIDE)]
                 asked = [
-                    (load(p_ref, lane, slot >= 0), load(m_ref, trial, slot >= 0),
-                     load(m_ref, follows, follows >= 0))
+                    (
+                        load(p_ref, lane, slot >= 0),
+                        load(m_ref, trial, slot >= 0),
+                        load(m_ref, follows, follows >= 0),
+                    )
                     for lane, trial, slot, _, follows, _ in lanes
-                ]  # fmt: skip
+                ]
                 for (lane, _, slot, weight, follows, stores), (mine, sent, new) in zip(
                     lanes, asked, strict=True
                 ):
@@ -131,11 +138,12 @@ def _moved(
     changed = [*params, *sums]
     first = 1 + len(columns) + count
     out = pallas.call(
-        kernel, grid=(sum(pl.cdiv(size, BLOCK) for size in sizes),),
+        kernel,
+        grid=(sum(pl.cdiv(size, BLOCK) for size in sizes),),
         in_place={first + i: i for i in range(len(changed))},
         out_specs=[pallas.whole(leaf.shape) for leaf in changed],
         out_shape=[jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in changed],
-    )(touched[None], *columns, *models, *changed)  # fmt: skip
+    )(touched[None], *columns, *models, *changed)
     return out[:count], out[count:]
 
 

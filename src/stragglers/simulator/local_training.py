@@ -159,9 +159,14 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
         return Batch(row, position < job.positions)
 
     def sgd(
-        data: Data, seed: jax.Array, sent: Download, job: Job, step: jax.Array, params: Params,
+        data: Data,
+        seed: jax.Array,
+        sent: Download,
+        job: Job,
+        step: jax.Array,
+        params: Params,
         examples: Batch,
-    ) -> Params:  # fmt: skip
+    ) -> Params:
         key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
         augment, dropout = jax.random.split(jax.random.fold_in(key, step))
         x = lesson.prepare(data.x[examples.row], augment)

@@ -4,7 +4,7 @@
     late       at arrival: every bucket that is due -> settle; by round: the round's own
 
 Servers have a leading axis of trials. With several devices each has its own buckets, and what they
-hold is summed where it is taken (see mesh.py).
+hold is summed where it is taken (see device_mesh.py).
 """
 
 from functools import partial

@@ -4,7 +4,7 @@
                      step(v) on the bucket of reports that are on time
                      settle what is late and due
 
-setup.py makes the program and engine.py has it; here it is fed and watched. A chunk is a range of
+prepare.py makes the program and engine.py has it; here it is fed and watched. A chunk is a range of
 server steps given as dynamic bounds: long enough to amortise its launch, short enough for progress
 and evaluation in between, and of no influence on any bit of the result.
 """
@@ -54,11 +54,14 @@ def simulate(
 ) -> Result:
     """Trains one trial; options as in `simulate_together`."""
     (result,) = simulate_together(
-        task, [Trial(schedule, seed)], algorithm, client,
+        task,
+        [Trial(schedule, seed)],
+        algorithm,
+        client,
         on_progress=on_progress and (lambda _, progress: on_progress(progress)),
         on_point=on_point and (lambda _, point: on_point(point)),
         **options,
-    )  # fmt: skip
+    )
     return result
 
 
@@ -98,9 +101,16 @@ def simulate_together(
     if stops[0] < 0 or stops[-1] > steps:
         raise BadInput(f"evaluate_at={stops}, expected server steps from 0 to {steps}")
     run = set_up(
-        task, trials, algorithm, client, weigh=weigh,
-        lanes=lanes, devices=devices, curve_examples=curve_examples, stops=stops,
-    )  # fmt: skip
+        task,
+        trials,
+        algorithm,
+        client,
+        weigh=weigh,
+        lanes=lanes,
+        devices=devices,
+        curve_examples=curve_examples,
+        stops=stops,
+    )
     if on_start:
         on_start(run.start)
 

@@ -88,18 +88,20 @@ class Course:
         self, step: int, batch_size: int, wall_s: float, test: TestData, at: Metrics
     ) -> None:
         schedule, local = self.trial.schedule, int(self.work.local_steps[step])
-        self.curve.append(Point(
-            step=step,
-            time_s=float(schedule.ready[step - 1]) if step else 0.0,
-            updates=int(schedule.updates[step - 1]) if step else 0,
-            local_steps=local,
-            examples=local * batch_size,
-            wall_s=wall_s,
-            dropped=self.dropped,
-            late=int(self.work.late[step]),
-            test_examples=int(test.real.sum()),
-            metrics=at,
-        ))  # fmt: skip
+        self.curve.append(
+            Point(
+                step=step,
+                time_s=float(schedule.ready[step - 1]) if step else 0.0,
+                updates=int(schedule.updates[step - 1]) if step else 0,
+                local_steps=local,
+                examples=local * batch_size,
+                wall_s=wall_s,
+                dropped=self.dropped,
+                late=int(self.work.late[step]),
+                test_examples=int(test.real.sum()),
+                metrics=at,
+            )
+        )
 
     def progress(self, step: int, wall_s: float) -> Progress:
         schedule, known = self.trial.schedule, self.curve[-1].metrics if self.curve else None

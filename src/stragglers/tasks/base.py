@@ -85,14 +85,16 @@ def of_clients(task: Task, clients: NDArray[np.int64]) -> Task:
     who = subset.part(task.population, clients)
     number = np.append(np.where(taken, np.cumsum(taken) - 1, -1), -1).astype(np.int32)
     x = rows_of(task.x, rows)
-    return check(task._replace(
-        population=who,
-        x=x,
-        y=x if task.y is task.x else task.y[rows],
-        offsets=np.concatenate([[0], np.cumsum(who.examples)]),
-        # The last of the numbers is that of -1, a test client who never trains.
-        test_client=None if task.test_client is None else number[task.test_client],
-    ))  # fmt: skip
+    return check(
+        task._replace(
+            population=who,
+            x=x,
+            y=x if task.y is task.x else task.y[rows],
+            offsets=np.concatenate([[0], np.cumsum(who.examples)]),
+            # The last of the numbers is that of -1, a test client who never trains.
+            test_client=None if task.test_client is None else number[task.test_client],
+        )
+    )
 
 
 def checksum(task: Task) -> str:

@@ -1,6 +1,6 @@
 """CIFAR-100 among 500 clients, from TFF's files or from its authors'.
 
-    clients      TFF's, or 100 images each by the two-level Dirichlet partition of partition.py:
+    clients      TFF's, or 100 images each by planning/cifar_partition.py:
                  the very population that `population.cifar100` plans without data
     stragglers   the 125 clients with the most vehicles; everybody else loses theirs
     images       x = standardised(crop of 24x24 in the middle)

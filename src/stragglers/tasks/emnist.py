@@ -86,8 +86,10 @@ def _with_fewer_digits(y: NDArray[np.int32], digits: float, part: int) -> NDArra
     wanted = round(digits / (1 - digits) * (len(y) - len(places)))
     if wanted > len(places):
         share = len(places) / len(y)
-        raise BadInput(f"task.digits={digits:g} given, expected at most {share:.3g}, their share "
-                       "in the files; lower it, or leave it out")  # fmt: skip
+        raise BadInput(
+            f"task.digits={digits:g} given, expected at most {share:.3g}, their share "
+            "in the files; lower it, or leave it out"
+        )
     keep = y >= 10
     keep[random_streams.generator(0, Purpose.DIGITS, part).permutation(places)[:wanted]] = True
     return keep

@@ -47,29 +47,35 @@ def stackoverflow(
     """Loads the data set, and prepares it the first time; equal arguments give the same object."""
     data = prepared(Path(path), straggler_tags, vocabulary)
     if not data.straggler.any():
-        raise BadInput(f"{path}: no user has a sentence with one of the tags "
-                       f"{', '.join(straggler_tags)}; set task.straggler_tags")  # fmt: skip
+        raise BadInput(
+            f"{path}: no user has a sentence with one of the tags "
+            f"{', '.join(straggler_tags)}; set task.straggler_tags"
+        )
     population = Population(
-        np.asarray(data.examples), data.straggler.astype(np.int16), PAPER_GROUPS,
+        np.asarray(data.examples),
+        data.straggler.astype(np.int16),
+        PAPER_GROUPS,
         origin(len(data.examples), len(data.sentences), int(data.straggler.sum())),
         np.asarray(data.tokens) / np.maximum(data.examples, 1),
-    )  # fmt: skip
-    return check(Task(
-        name="stackoverflow",
-        population=population,
-        x=data.sentences,
-        y=data.sentences,
-        offsets=np.concatenate([[0], np.cumsum(data.examples)]),
-        test_x=data.test_sentences,
-        test_y=data.test_sentences,
-        test_straggler=np.asarray(data.test_straggler),
-        model=_model(profile, FIRST_WORD + data.words + 1),
-        prepare=inputs,
-        loss=LOSSES[profile],
-        score=SCORES[accuracy],
-        test_client=np.asarray(data.test_user),
-        position_weight=POSITION_WEIGHTS[profile],
-    ))  # fmt: skip
+    )
+    return check(
+        Task(
+            name="stackoverflow",
+            population=population,
+            x=data.sentences,
+            y=data.sentences,
+            offsets=np.concatenate([[0], np.cumsum(data.examples)]),
+            test_x=data.test_sentences,
+            test_y=data.test_sentences,
+            test_straggler=np.asarray(data.test_straggler),
+            model=_model(profile, FIRST_WORD + data.words + 1),
+            prepare=inputs,
+            loss=LOSSES[profile],
+            score=SCORES[accuracy],
+            test_client=np.asarray(data.test_user),
+            position_weight=POSITION_WEIGHTS[profile],
+        )
+    )
 
 
 _model = cache(lstm)  # equal sizes give the same object, and so the same program

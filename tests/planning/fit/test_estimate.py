@@ -26,21 +26,35 @@ ALONE = {"all": PER_DOMAIN["straggler"]}
 
 
 def drawn(
-    clients, times, factors=PER_DOMAIN, *, persistence=0.0, correlation=0.0, whole=False, lost=0.0,
-    sizes=None, seed=1,
-):  # fmt: skip
+    clients,
+    times,
+    factors=PER_DOMAIN,
+    *,
+    persistence=0.0,
+    correlation=0.0,
+    whole=False,
+    lost=0.0,
+    sizes=None,
+    seed=1,
+):
     """A log of clients, one in four a straggler, each `times` in it (one number, or each one's)."""
     rng = np.random.default_rng(seed)
     groups = tuple(factors)
-    group = (np.arange(clients) % 4 == 0).astype(np.int16) if len(groups) > 1 else np.zeros(
-        clients, np.int16)  # fmt: skip
+    group = (
+        (np.arange(clients) % 4 == 0).astype(np.int16)
+        if len(groups) > 1
+        else np.zeros(clients, np.int16)
+    )
     examples = rng.lognormal(4.6, 0.7, clients).astype(np.int64) + 1 if sizes is None else sizes
     who = Population(examples, group, groups, "a test")
     sample = latency._sampler(who, factors, seed, persistence, correlation, 1.0, False)
     client = np.repeat(np.arange(clients), times)
     communication, overhead, per_example = sample(client, rng.standard_normal((3, len(client))))
-    parts = {"communication": communication, "overhead": overhead,
-             "training": per_example * examples[client]}  # fmt: skip
+    parts = {
+        "communication": communication,
+        "overhead": overhead,
+        "training": per_example * examples[client],
+    }
     if whole:
         parts = {"seconds": np.sum([*parts.values()], axis=0)}
     gone = rng.random(len(client)) < lost
@@ -55,8 +69,9 @@ def alone(**columns):
     examples = np.array(columns.pop("examples"))
     times = {name: np.array(column, float) for name, column in columns.items()}
     names = [str(i) for i in range(client.max() + 1)]
-    return Log(Path("log.csv"), client, examples, times, names,
-               np.zeros(len(names), np.int16), ("all",))  # fmt: skip
+    return Log(
+        Path("log.csv"), client, examples, times, names, np.zeros(len(names), np.int16), ("all",)
+    )
 
 
 def fitted_percentiles(fitted, log, group=0):
@@ -133,8 +148,14 @@ def test_beyond_a_table_nobody_takes_forever():
     """Two values: between their percentiles a table is steep, at its end it is flat."""
     client = np.arange(5000)
     slow = client % 100 == 0
-    fitted = fit(alone(client=client, examples=0 * client, training=0 * client,
-                       communication=np.where(slow, 1000.0, 1.0)))  # fmt: skip
+    fitted = fit(
+        alone(
+            client=client,
+            examples=0 * client,
+            training=0 * client,
+            communication=np.where(slow, 1000.0, 1.0),
+        )
+    )
     draw = percentiles(fitted.factors["all"]["communication"].setting["table"])
     assert draw(np.array([-4.0, 0, 3.5, 5])).tolist() == pytest.approx([1, 1, 1000, 1000])
 
@@ -158,8 +179,15 @@ def test_who_is_more_often_in_the_log_counts_no_more():
 
 def test_constants_and_zeros():
     client = np.arange(40) % 20
-    fitted = fit(alone(client=client, examples=10 + client, communication=np.full(40, 3.0),
-                       overhead=np.zeros(40), training=0.1 * (10 + client)))  # fmt: skip
+    fitted = fit(
+        alone(
+            client=client,
+            examples=10 + client,
+            communication=np.full(40, 3.0),
+            overhead=np.zeros(40),
+            training=0.1 * (10 + client),
+        )
+    )
     settings = {name: factor.setting for name, factor in fitted.factors["all"].items()}
     assert settings == {
         "communication": {"kind": "constant", "value": 3.0},
@@ -172,8 +200,11 @@ def test_constants_and_zeros():
 def test_a_time_that_is_nothing_at_times_is_no_lognormal():
     client = np.arange(12)
     training = np.where(client == 3, 0.0, 5.0 + client)
-    fitted = fit(alone(client=client, examples=np.full(12, 10), communication=1.0 + client,
-                       training=training))  # fmt: skip
+    fitted = fit(
+        alone(
+            client=client, examples=np.full(12, 10), communication=1.0 + client, training=training
+        )
+    )
     assert fitted.factors["all"]["communication"].setting["kind"] == "lognormal"
     table = fitted.factors["all"]["per_example"].setting["table"]
     assert table["1"] == 1e-4 and table["99"] == pytest.approx(1.6)
@@ -191,15 +222,25 @@ def test_few_clients_are_no_excuse_for_a_lognormal_of_zeros():
 def test_who_trains_on_nothing_has_no_time_per_example():
     client = np.arange(60)
     examples = np.where(client % 3 == 0, 0, 10)
-    log = alone(client=client, examples=examples, communication=np.exp(client % 7),
-                training=np.where(examples > 0, 20.0 + client % 7, 0.4))  # fmt: skip
+    log = alone(
+        client=client,
+        examples=examples,
+        communication=np.exp(client % 7),
+        training=np.where(examples > 0, 20.0 + client % 7, 0.4),
+    )
     found = fit(log)
     assert found.factors["all"]["per_example"].setting["mu"] == pytest.approx(
         np.mean(np.log((20 + client % 7) / 10)[examples > 0]), abs=1e-3
     )
     assert found.correlation > 0.9  # both grow with the remainder
-    none = fit(alone(client=client, examples=0 * client, communication=np.exp(client % 7),
-                     training=0 * client))  # fmt: skip
+    none = fit(
+        alone(
+            client=client,
+            examples=0 * client,
+            communication=np.exp(client % 7),
+            training=0 * client,
+        )
+    )
     assert none.factors["all"]["per_example"].setting == {"kind": "constant", "value": 0.0}
 
 
@@ -225,8 +266,10 @@ def test_enough_clients_are_those_that_reported():
     enough = drawn(totals.ENOUGH, 1, ALONE, whole=True)
     fitted = fit(enough)
     assert fitted.few == ()
-    assert (fitted.factors["all"]["communication"].setting["sigma"]
-            != fitted.factors["all"]["per_example"].setting["sigma"])  # fmt: skip
+    assert (
+        fitted.factors["all"]["communication"].setting["sigma"]
+        != fitted.factors["all"]["per_example"].setting["sigma"]
+    )
     enough.times["seconds"][0] = np.nan
     assert fit(enough).few == ("all",)
 
@@ -268,11 +311,14 @@ def test_persistence_is_of_factors_by_the_seconds_that_they_add():
     """Communication is drawn anew and training is kept; both spread T equally."""
     rng, clients, times, examples = np.random.default_rng(0), 600, 4, 100
     client = np.repeat(np.arange(clients), times)
-    fitted = fit(alone(
-        client=client, examples=np.full(len(client), examples),
-        communication=rng.lognormal(3, 0.5, len(client)),
-        training=rng.lognormal(3, 0.5, clients)[client],
-    ))  # fmt: skip
+    fitted = fit(
+        alone(
+            client=client,
+            examples=np.full(len(client), examples),
+            communication=rng.lognormal(3, 0.5, len(client)),
+            training=rng.lognormal(3, 0.5, clients)[client],
+        )
+    )
     assert fitted.persistence == pytest.approx(0.5, abs=0.05)
 
 
@@ -281,8 +327,12 @@ def test_persistence_is_of_groups_by_their_clients():
     rng, clients, times = np.random.default_rng(0), 600, 4
     client = np.repeat(np.arange(clients), times)
     kept, fresh = rng.lognormal(3, 0.5, clients)[client], rng.lognormal(3, 0.5, len(client))
-    log = alone(client=client, examples=np.full(len(client), 5), training=np.ones(len(client)),
-                communication=np.where(client % 10 > 0, kept, fresh))  # fmt: skip
+    log = alone(
+        client=client,
+        examples=np.full(len(client), 5),
+        training=np.ones(len(client)),
+        communication=np.where(client % 10 > 0, kept, fresh),
+    )
     apart = log._replace(group=(np.arange(clients) % 10 == 0).astype(np.int16), groups=("a", "b"))
     assert fit(apart).persistence == pytest.approx(0.9, abs=0.03)
 

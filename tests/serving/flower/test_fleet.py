@@ -11,7 +11,7 @@ import pytest
 from stragglers.cli.main import main
 from stragglers.planning.fit import logs
 
-FLEET = Path(__file__).resolve().parents[2] / "examples" / "flower" / "fleet.py"
+FLEET = Path(__file__).resolve().parents[3] / "examples" / "flower" / "fleet.py"
 
 
 @pytest.mark.slow

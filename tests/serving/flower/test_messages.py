@@ -11,7 +11,7 @@ from flwr.app import (
     MessageType,
     MetricRecord,
     RecordDict,
-)  # fmt: skip
+)
 
 from stragglers._core.errors import BadInput
 from stragglers.serving.flower import messages
@@ -48,22 +48,27 @@ def test_a_report_comes_back():
     assert {*told.delta} == {*LIKE}
 
 
-@pytest.mark.parametrize("content, says", [
-    (RecordDict(), "not a report (KeyError"),
-    (RecordDict({messages.DELTA: ArrayRecord([np.zeros(3)])}), "not a report (KeyError"),
-    (changed(messages.DELTA, "w", Array("float32", (2, 3), "numpy.ndarray", b"none")),
-     "not a report (ValueError"),
-    (report({"w": LIKE["w"]}), "b is not there, expected float32 [3]"),
-    (report({**LIKE, "c": np.zeros(2)}), "c is float64 [2], expected not there"),
-    (report({**LIKE, "b": np.zeros(4, np.float32)}), "b is float32 [4], expected float32 [3]"),
-    (report({**LIKE, "b": np.zeros(3)}), "b is float64 [3], expected float32 [3]"),
-    (report(examples=-1), "-1 examples, expected a number of them"),
-    (changed(messages.REPORT, "examples", 2.5), "2.5 examples, expected"),
-    (report(seconds=-1.0), "-1.0 seconds of training, expected a time"),
-    (report(seconds=float("nan")), "nan seconds of training"),
-    (changed(messages.ABOUT, "group", 3), "group 3, expected its name"),
-    (report(group=" "), "group ' ', expected its name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, says",
+    [
+        (RecordDict(), "not a report (KeyError"),
+        (RecordDict({messages.DELTA: ArrayRecord([np.zeros(3)])}), "not a report (KeyError"),
+        (
+            changed(messages.DELTA, "w", Array("float32", (2, 3), "numpy.ndarray", b"none")),
+            "not a report (ValueError",
+        ),
+        (report({"w": LIKE["w"]}), "b is not there, expected float32 [3]"),
+        (report({**LIKE, "c": np.zeros(2)}), "c is float64 [2], expected not there"),
+        (report({**LIKE, "b": np.zeros(4, np.float32)}), "b is float32 [4], expected float32 [3]"),
+        (report({**LIKE, "b": np.zeros(3)}), "b is float64 [3], expected float32 [3]"),
+        (report(examples=-1), "-1 examples, expected a number of them"),
+        (changed(messages.REPORT, "examples", 2.5), "2.5 examples, expected"),
+        (report(seconds=-1.0), "-1.0 seconds of training, expected a time"),
+        (report(seconds=float("nan")), "nan seconds of training"),
+        (changed(messages.ABOUT, "group", 3), "group 3, expected its name"),
+        (report(group=" "), "group ' ', expected its name"),
+    ],
+)
 def test_what_is_no_report_is_said(content, says):
     with pytest.raises(BadInput) as refused:
         messages.reported(message(content), LIKE)

@@ -68,12 +68,15 @@ def twice(message):
 W0 = {"w": np.arange(1, 4, dtype=np.float32), "b": np.float32(0.5)}
 
 
-@pytest.mark.parametrize("algorithm, policy", [
-    (fedavg(optax.sgd(1.0)), Rounds(2, 3)),
-    (fedavg(optax.sgd(1.0)), Buffer(2, 3)),
-    (fare_dust(optax.sgd(1.0), k=3), Rounds(2, 3, late_rounds=3)),
-    (feast(optax.sgd(1.0), beta=0.9, kappa=0.2), Rounds(2, 3, late_seconds=50.0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "algorithm, policy",
+    [
+        (fedavg(optax.sgd(1.0)), Rounds(2, 3)),
+        (fedavg(optax.sgd(1.0)), Buffer(2, 3)),
+        (fare_dust(optax.sgd(1.0), k=3), Rounds(2, 3, late_rounds=3)),
+        (feast(optax.sgd(1.0), beta=0.9, kappa=0.2), Rounds(2, 3, late_seconds=50.0)),
+    ],
+)
 def test_it_learns_from_flowers_clients(algorithm, policy):
     served = Grid(twice, [1.0, 3, 2]).serve(algorithm, policy, W0, steps=4)
     if isinstance(policy, Rounds):
@@ -105,13 +108,16 @@ def test_a_model_is_packed_once_for_all():
     assert [one.content[messages.ORDER]["dispatch"] for one in grid.sent] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("policy, seconds", [
-    (Rounds(1, 1), DEFAULT_TTL),
-    (Rounds(1, 1, late_seconds=10.0), DEFAULT_TTL),
-    (Rounds(1, 1, late_seconds=1e5), 1e5),
-    (Rounds(1, 1, late_seconds=np.inf), DEFAULT_TTL),
-    (Buffer(1, 1), DEFAULT_TTL),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "policy, seconds",
+    [
+        (Rounds(1, 1), DEFAULT_TTL),
+        (Rounds(1, 1, late_seconds=10.0), DEFAULT_TTL),
+        (Rounds(1, 1, late_seconds=1e5), 1e5),
+        (Rounds(1, 1, late_seconds=np.inf), DEFAULT_TTL),
+        (Buffer(1, 1), DEFAULT_TTL),
+    ],
+)
 def test_a_message_lives_as_long_as_its_report_may_take(policy, seconds):
     grid = Grid(twice)
     grid.serve(feast(optax.sgd(1.0), beta=0.9, kappa=0.2), policy, W0, steps=1)
@@ -134,8 +140,11 @@ def test_clients_fail_in_many_ways(caplog):
     served = grid.serve(fedavg(optax.sgd(1.0)), Rounds(4, 4), W0, steps=2)
     assert (served.counts["on_time"], served.counts["failed"]) == (5, 3)
     said = sorted(record.getMessage().split("failed: ")[1] for record in caplog.records)
-    assert said == ["b is not there, expected float32 []", "it was gone when it was called",
-                    "out of memory"]  # fmt: skip
+    assert said == [
+        "b is not there, expected float32 []",
+        "it was gone when it was called",
+        "out of memory",
+    ]
     np.testing.assert_allclose(served.params["w"], 4 * W0["w"])
 
 
@@ -147,8 +156,13 @@ def test_a_fleet_learns_what_the_simulator_does(monkeypatch, rho):
     policy = Rounds(goal=3, cohort=5, late_rounds=4)
     server = fare_dust(optax.adam(0.05), k=4)
     local = Client(0.2, 4, distillation=rho)
-    plan = over_selected(9, table_latency(delays, task.population.examples), seed=seed,
-                         updates=10 * policy.goal, **policy._asdict())  # fmt: skip
+    plan = over_selected(
+        9,
+        table_latency(delays, task.population.examples),
+        seed=seed,
+        updates=10 * policy.goal,
+        **policy._asdict(),
+    )
 
     # A simulated client may be asked again while it is under way: so may these.
     class Redrawn(Coordinator):

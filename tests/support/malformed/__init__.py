@@ -19,23 +19,40 @@ from tests.support.malformed.tools import Document
 
 Made = tuple[str | bytes | Document, list[str]]  # what the file has, and what its line must name
 KINDS: list[Callable[[random.Random, Document], Made | None]] = [
-    *keys.KINDS, *values.KINDS, *places.KINDS, *text.KINDS
-]  # fmt: skip
+    *keys.KINDS,
+    *values.KINDS,
+    *places.KINDS,
+    *text.KINDS,
+]
 COMMANDS = {text.grid: "tune", places.elsewhere: "plan"}
 
 MORE = {
-    "seed": 3, "lanes": 4, "evaluations": 5, "precision": "float32", "curve_examples": 100,
+    "seed": 3,
+    "lanes": 4,
+    "evaluations": 5,
+    "precision": "float32",
+    "curve_examples": 100,
     "threads": 2,
-    "aggregation": {"weight": "examples", "staleness": "polynomial", "exponent": 0.7,
-                    "normalise": "count"},
+    "aggregation": {
+        "weight": "examples",
+        "staleness": "polynomial",
+        "exponent": 0.7,
+        "normalise": "count",
+    },
     "faults": {"crash": 0.1, "nan": 0.02},
-}  # fmt: skip
+}
 SCHEDULE = {"time_limit": {"percentile": 90.0, "scope": "computation", "fill": False}}
 CLIENT = {
-    "learning_rate": 0.1, "batch_size": 5, "epochs": 2.0, "distillation": 0.1,
-    "distillation_loss": "kl", "distillation_term": "sum", "temperature": 2.0, "proximal": 0.01,
+    "learning_rate": 0.1,
+    "batch_size": 5,
+    "epochs": 2.0,
+    "distillation": 0.1,
+    "distillation_loss": "kl",
+    "distillation_term": "sum",
+    "temperature": 2.0,
+    "proximal": 0.01,
     "last_batch": "keep",
-}  # fmt: skip
+}
 NAMES = ["../../x.toml", "a\nb.toml", "\x1b[31mred.toml", "\u202egnp.toml", "ä ö.toml", "'\".toml"]
 
 

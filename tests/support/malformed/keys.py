@@ -39,13 +39,29 @@ def unknown(rng, document):
 
 
 def missing(rng, document):
-    path = rng.choice([
-        ("task",), ("latency",), ("schedule",), ("updates",), ("task", "name"),
-        ("latency", "model"), ("schedule", "kind"), ("schedule", "goal"), ("schedule", "buffer"),
-        ("schedule", "concurrency"), ("client", "learning_rate"), ("client", "batch_size"),
-        ("server", "optimizer"), ("server", "learning_rate"), ("algorithm", "name"),
-        ("algorithm", "beta"), ("algorithm", "kappa"), ("paper", "row"), ("paper", "time_s"),
-    ])  # fmt: skip
+    path = rng.choice(
+        [
+            ("task",),
+            ("latency",),
+            ("schedule",),
+            ("updates",),
+            ("task", "name"),
+            ("latency", "model"),
+            ("schedule", "kind"),
+            ("schedule", "goal"),
+            ("schedule", "buffer"),
+            ("schedule", "concurrency"),
+            ("client", "learning_rate"),
+            ("client", "batch_size"),
+            ("server", "optimizer"),
+            ("server", "learning_rate"),
+            ("algorithm", "name"),
+            ("algorithm", "beta"),
+            ("algorithm", "kappa"),
+            ("paper", "row"),
+            ("paper", "time_s"),
+        ]
+    )
     try:
         del at(document, path[:-1])[path[-1]]
     except KeyError:

@@ -11,10 +11,19 @@ def unlike_letters(rng, document):
     if path[-2:-1] == ("drop_out",):
         return None
     alike = str.maketrans("aeocpxysi", "аеосрхуѕі")
-    wrong = rng.choice([
-        path[-1].translate(alike), path[-1] + "\u200b", "\u202e" + path[-1], path[-1] + "\u0301",
-        path[-1] + "\n", "\t" + path[-1], path[-1] + "\x1b[2J", path[-1].upper() + "ſ", "🐌",
-    ])  # fmt: skip
+    wrong = rng.choice(
+        [
+            path[-1].translate(alike),
+            path[-1] + "\u200b",
+            "\u202e" + path[-1],
+            path[-1] + "\u0301",
+            path[-1] + "\n",
+            "\t" + path[-1],
+            path[-1] + "\x1b[2J",
+            path[-1].upper() + "ſ",
+            "🐌",
+        ]
+    )
     if wrong == path[-1]:
         return None
     del at(document, path[:-1])[path[-1]]
@@ -35,11 +44,26 @@ def groups(rng, document):
 
 def elsewhere(rng, document):
     """Files that a fleet may name: none is one of clients."""
-    place = rng.choice([
-        "../../../../../../etc/passwd", "/etc/shadow", "/dev/null", "/dev/zero", "/dev/urandom",
-        "/proc/self/mem", "", ".", "..", "~", "nothing.csv", "a\x00b", "a\nb.csv", "x" * 300,
-        "/proc/self/environ", "bad.toml",
-    ])  # fmt: skip
+    place = rng.choice(
+        [
+            "../../../../../../etc/passwd",
+            "/etc/shadow",
+            "/dev/null",
+            "/dev/zero",
+            "/dev/urandom",
+            "/proc/self/mem",
+            "",
+            ".",
+            "..",
+            "~",
+            "nothing.csv",
+            "a\x00b",
+            "a\nb.csv",
+            "x" * 300,
+            "/proc/self/environ",
+            "bad.toml",
+        ]
+    )
     document["task"] = {"name": "fleet", "csv": place}
     document["latency"] = {"model": "per-example"}
     return document, [place[:60] if place.strip("./~").isprintable() else ""]

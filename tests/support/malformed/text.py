@@ -40,11 +40,20 @@ def empty(rng, document):
 
 
 def garbage(rng, document):
-    text = rng.choice([
-        rng.randbytes(50) + b"\xff", b"\xff\xfe" + "a = 1".encode("utf-16-le"), b"\x00" * 20,
-        b"\xef\xbb\xbfupdates = 1\n", b"PK\x03\x04", b"\x89PNG\r\n\x1a\n", b"{'updates': 1}\n",
-        b"updates: 1\n", b"<xml/>", b'updates = "\xed\xa0\x80"',
-    ])  # fmt: skip
+    text = rng.choice(
+        [
+            rng.randbytes(50) + b"\xff",
+            b"\xff\xfe" + "a = 1".encode("utf-16-le"),
+            b"\x00" * 20,
+            b"\xef\xbb\xbfupdates = 1\n",
+            b"PK\x03\x04",
+            b"\x89PNG\r\n\x1a\n",
+            b"{'updates': 1}\n",
+            b"updates: 1\n",
+            b"<xml/>",
+            b'updates = "\xed\xa0\x80"',
+        ]
+    )
     return text, ["not valid TOML"]
 
 

@@ -31,15 +31,17 @@ def put(document: Document, path: tuple[str, ...], value: Any) -> Document:
 
 def typo(rng: random.Random, word: str) -> str:
     place, letter = rng.randrange(len(word)), rng.choice("aeiounrst")
-    return rng.choice([
-        word[:place] + word[place + 1 :],
-        word[:place] + letter + word[place:],
-        word[:place] + letter + word[place + 1 :],
-        word[:place] + word[place : place + 2][::-1] + word[place + 2 :],
-        word.upper(),
-        word + "s",
-        word.replace("_", "-"),
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            word[:place] + word[place + 1 :],
+            word[:place] + letter + word[place:],
+            word[:place] + letter + word[place + 1 :],
+            word[:place] + word[place : place + 2][::-1] + word[place + 2 :],
+            word.upper(),
+            word + "s",
+            word.replace("_", "-"),
+        ]
+    )
 
 
 def near(given: str, meant: str) -> list[str]:

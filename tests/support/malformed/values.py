@@ -7,14 +7,42 @@ from stragglers._core import toml_files
 from tests.support.malformed.tools import Document, leaves, put, typo
 
 COUNTS = (
-    "updates", "goal", "cohort", "buffer", "concurrency", "minimum", "late_rounds", "batch_size",
-    "lanes", "evaluations", "curve_examples", "threads", "writers", "clients", "stragglers",
-)  # fmt: skip
+    "updates",
+    "goal",
+    "cohort",
+    "buffer",
+    "concurrency",
+    "minimum",
+    "late_rounds",
+    "batch_size",
+    "lanes",
+    "evaluations",
+    "curve_examples",
+    "threads",
+    "writers",
+    "clients",
+    "stragglers",
+)
 WORDS = (
-    "name", "model", "kind", "optimizer", "precision", "weight", "staleness", "normalise", "scope",
-    "count", "refill", "distillation_loss", "distillation_term", "last_batch", "history",
-    "teacher_step", "average", "profile",
-)  # fmt: skip
+    "name",
+    "model",
+    "kind",
+    "optimizer",
+    "precision",
+    "weight",
+    "staleness",
+    "normalise",
+    "scope",
+    "count",
+    "refill",
+    "distillation_loss",
+    "distillation_term",
+    "last_batch",
+    "history",
+    "teacher_step",
+    "average",
+    "profile",
+)
 POSITIVE = ("learning_rate", "eps", "epochs", "temperature", "round_timeout", "client_timeout")
 OUTSIDE: dict[str, list[Any]] = {
     **dict.fromkeys(COUNTS, [0, -1, -(10**6), 10**9, 10**12]),

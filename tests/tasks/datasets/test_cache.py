@@ -136,8 +136,9 @@ def test_damage_is_found(source, folder, how, times, capsys):
             for name, values in (loaded or {}).items():
                 np.testing.assert_array_equal(values, expected[name])
             path.write_bytes(content)
-    assert all(line.endswith("preparing the data again")
-               for line in capsys.readouterr().err.splitlines())  # fmt: skip
+    assert all(
+        line.endswith("preparing the data again") for line in capsys.readouterr().err.splitlines()
+    )
     assert cache.load(place, key) is not None
 
 

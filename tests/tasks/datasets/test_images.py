@@ -274,10 +274,18 @@ def test_refuses_truncated_files(tmp_path, layout, share):
     refused(EMNIST, tmp_path, name=path.name)
 
 
-@pytest.mark.parametrize("kind, layout", [
-    (EMNIST, "HDF5"), (EMNIST, "SQLite"), (EMNIST, "FedJAX"), (EMNIST, "LEAF"),
-    (CIFAR100, "HDF5"), (CIFAR100, "pickles"), (CIFAR100, "binary.tar.gz"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, layout",
+    [
+        (EMNIST, "HDF5"),
+        (EMNIST, "SQLite"),
+        (EMNIST, "FedJAX"),
+        (EMNIST, "LEAF"),
+        (CIFAR100, "HDF5"),
+        (CIFAR100, "pickles"),
+        (CIFAR100, "binary.tar.gz"),
+    ],
+)
 def test_flipped_bits_are_refused_in_one_line_or_harmless(tmp_path, kind, layout):
     """Where a layout has no checksum, a pixel may change; nothing else may happen."""
     if kind is EMNIST:

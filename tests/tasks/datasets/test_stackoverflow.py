@@ -67,11 +67,18 @@ def test_every_layout(tmp_path, write):
     assert data.tokens.tolist() == [3 + 2, 5, 3, 3 + 2]
     assert data.straggler.tolist() == [True, False, True, False]
     assert [row[row > 0].tolist() for row in data.sentences] == [
-        [1, 5, 3, 2], [1, 4, 2], [1, 3, 6, 3, 4, 2], [1, OOV, 3, 2], [1, 3, 4, 2], [1, 6, 2],
-    ]  # fmt: skip
+        [1, 5, 3, 2],
+        [1, 4, 2],
+        [1, 3, 6, 3, 4, 2],
+        [1, OOV, 3, 2],
+        [1, 3, 4, 2],
+        [1, 6, 2],
+    ]
     assert [row[row > 0].tolist() for row in data.test_sentences] == [
-        [1, 3, 2], [1, 4, 3, OOV, 2], [1, 5, 6, 2],
-    ]  # fmt: skip
+        [1, 3, 2],
+        [1, 4, 3, OOV, 2],
+        [1, 5, 6, 2],
+    ]
     assert data.test_straggler.tolist() == [False, True, True]  # by the sentence's own tags
     assert data.test_user.tolist() == [0, 0, -1]
     assert bytes(data.text) == b"the\njoin\nto\nselect\n"

@@ -188,12 +188,14 @@ def change(path, *statements):
         ("ALTER TABLE examples DROP COLUMN serialized_example_proto", "no table 'examples' with"),
         ("DELETE FROM examples WHERE client_id = 'user 01'", "'user 01' has no examples"),
         ("DELETE FROM examples WHERE rowid = 2", "1 examples .* side by side, expected 2"),
-        ("UPDATE examples SET serialized_example_proto = x'0a05' WHERE rowid = 1",
-         "client 'user 00': not a tf.train.Example"),
+        (
+            "UPDATE examples SET serialized_example_proto = x'0a05' WHERE rowid = 1",
+            "client 'user 00': not a tf.train.Example",
+        ),
         ("UPDATE examples SET serialized_example_proto = 7 WHERE rowid = 1", r"not \(text, blob\)"),
         ("UPDATE examples SET client_id = x'ff' WHERE client_id = 'user 00'", "text, blob"),
     ],
-)  # fmt: skip
+)
 def test_not_as_expected(sqlite, statement, message):
     change(sqlite, statement)
     with pytest.raises(BadInput, match=message) as caught:

@@ -53,8 +53,10 @@ def test_where_pixels_are_alike_a_pool_learns_once():
     for form in (plain, cnn_cpu.stem):
         np.testing.assert_allclose(
             jax.jit(gradient, static_argnums=0)(form),
-            jnp.broadcast_to(expected, kernel.shape), rtol=1e-4, atol=1e-4,
-        )  # fmt: skip
+            jnp.broadcast_to(expected, kernel.shape),
+            rtol=1e-4,
+            atol=1e-4,
+        )
 
 
 def test_rounding_errors_are_about_those_of_the_plain_form():

@@ -69,8 +69,9 @@ def test_the_network_is_the_same_with_the_kernels(monkeypatch):
     monkeypatch.setattr(pallas, "INTERPRET", True)
     monkeypatch.setattr(pallas, "run_here", lambda: True)
     found = jax.jit(jax.value_and_grad(lambda params: loss(params)))(params)  # traced anew
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-                 found, expected)  # fmt: skip
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, expected
+    )
 
 
 def test_a_cpu_takes_the_plain_form():

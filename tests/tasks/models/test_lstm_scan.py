@@ -46,8 +46,9 @@ def test_states_and_gradients_of_every_lane(forget_bias, masked, backend, monkey
             h, pull = jax.vjp(lanes, inputs, recurrent)
             return lanes(inputs, recurrent), h, pull(d)
 
-        expected, found = (jax.jit(both_ways, static_argnums=0)(f)
-                           for f in (plainly, lstm_scan.states))  # fmt: skip
+        expected, found = (
+            jax.jit(both_ways, static_argnums=0)(f) for f in (plainly, lstm_scan.states)
+        )
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert np.abs(b).max() > 0.1
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)

@@ -19,8 +19,10 @@ def test_pools_before_the_first_layer():
     model = mlp([], classes=5, pool=7)
     params = drawn(model)
     x = RNG.random((2, 28, 28), np.float32)
-    means = np.stack([x[:, i : i + 7, j : j + 7].mean((1, 2)) for i in (0, 7, 14, 21)
-                      for j in (0, 7, 14, 21)], axis=1)  # fmt: skip
+    means = np.stack(
+        [x[:, i : i + 7, j : j + 7].mean((1, 2)) for i in (0, 7, 14, 21) for j in (0, 7, 14, 21)],
+        axis=1,
+    )
     close(
         model.apply(params, jnp.asarray(x), None), means @ params[0]["kernel"] + params[0]["bias"]
     )

@@ -53,8 +53,9 @@ def test_values_and_gradients_of_every_lane(on_a_gpu, side):
     found = both_ways(lambda *a: resnet_gpu.convolution(*a, groups=2, stride=1), given, dy)
     expected = both_ways(plain, given, dy)
     assert all(np.abs(leaf).max() > 0.5 for leaf in jax.tree.leaves(expected))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
-                 found, expected)  # fmt: skip
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, expected
+    )
 
 
 def test_in_half_precision(on_a_gpu):
@@ -107,8 +108,9 @@ def test_the_network_is_the_same_with_the_kernels(monkeypatch):
     )
     found = jax.jit(jax.value_and_grad(lambda params: loss(params)))(params)  # traced anew
     assert calls
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5),
-                 found, expected)  # fmt: skip
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), found, expected
+    )
 
 
 @pytest.mark.parametrize("channels", [64, 512])

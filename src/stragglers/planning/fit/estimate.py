@@ -5,7 +5,7 @@
     factors      of each group: log-normal by the mean and deviation of logarithms, unless the
                  share of reports below some value is off by more than MISFIT and than chance;
                  then by percentiles. Of a log that has only T: totals.py
-    persistence, correlation: luck.py
+    persistence, correlation: fit/persistence.py
     drop_out     the share of those started that never reported
 
 In a plan all clients are chosen alike, so each counts once, however often it is in the log: of a
@@ -72,8 +72,11 @@ def document(fitted: Fit, log: Log, clients_file: str) -> dict[str, Any]:
     kept = {"persistence": fitted.persistence, "correlation": fitted.correlation}
     more = 1.3 if len(log.names) > 1 else 1.0  # of one client there is no second to start
     schedule: dict[str, Any] = {
-        "kind": "over_selected", "goal": goal, "over_selection": more, "busy": "skip",
-    }  # fmt: skip
+        "kind": "over_selected",
+        "goal": goal,
+        "over_selection": more,
+        "busy": "skip",
+    }
     found: dict[str, Any] = {
         "updates": 1_000 * goal,
         "task": {"name": "fleet", "csv": clients_file},
@@ -124,8 +127,11 @@ def _whole(log: Log, lines: NDArray[np.bool_]) -> dict[str, tuple[Factor, Seen |
     client, examples = log.client[lines], log.examples[lines].astype(float)
     total = np.maximum(log.total[lines], FINEST)
     if _alike(examples):
-        return {"communication": _factor(total, client), "overhead": _nothing(),
-                "per_example": _nothing()}  # fmt: skip
+        return {
+            "communication": _factor(total, client),
+            "overhead": _nothing(),
+            "per_example": _nothing(),
+        }
     weight = each_once(client)
     its = totals.parts(total, examples, weight, few=_is_few(log, lines))
     scores = totals.scores(total, examples, its)

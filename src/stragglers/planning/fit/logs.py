@@ -75,21 +75,30 @@ def read(file: str | Path) -> Log:
         if index == len(group):
             group.append(which)
         elif group[index] != which:
-            raise BadInput(f"{path}: line {line}: client {name!r} in group {its_group!r}, before "
-                           f"it was in {[*groups][group[index]]!r}; expected one")  # fmt: skip
+            raise BadInput(
+                f"{path}: line {line}: client {name!r} in group {its_group!r}, before "
+                f"it was in {[*groups][group[index]]!r}; expected one"
+            )
         client.append(index)
         examples.append(count)
         times.extend(seconds)
     if not client:
         raise BadInput(f"{path}: no participations, expected a line for each under the header")
     if len(groups) > GROUPS:
-        raise BadInput(f"{path}: {len(groups)} groups, expected at most {GROUPS}; is `group` the "
-                       "client? leave the column out if there are none")  # fmt: skip
+        raise BadInput(
+            f"{path}: {len(groups)} groups, expected at most {GROUPS}; is `group` the "
+            "client? leave the column out if there are none"
+        )
     by_column = np.array(times).reshape(-1, len(wanted)).T.copy()
     return Log(
-        path, np.array(client), np.array(examples), dict(zip(wanted, by_column, strict=True)),
-        [*names], np.array(group, np.int16), tuple(groups),
-    )  # fmt: skip
+        path,
+        np.array(client),
+        np.array(examples),
+        dict(zip(wanted, by_column, strict=True)),
+        [*names],
+        np.array(group, np.int16),
+        tuple(groups),
+    )
 
 
 def _participations(

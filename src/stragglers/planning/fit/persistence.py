@@ -58,13 +58,19 @@ def _kept(one: Seen) -> float | None:
 
 def correlation(groups: list[dict[str, Seen]]) -> float | None:
     """Within groups: that one of them is slower at both is in its factors."""
-    pairs = [(group["communication"], group["per_example"]) for group in groups
-             if {"communication", "per_example"} <= group.keys()]  # fmt: skip
+    pairs = [
+        (group["communication"], group["per_example"])
+        for group in groups
+        if {"communication", "per_example"} <= group.keys()
+    ]
     if sum(len(np.unique(b.client)) for _, b in pairs) < FEWEST:
         return None
-    a, b, weight = (np.concatenate(columns) for columns in zip(
-        *((a.scores[b.line], b.scores, each_once(b.client)) for a, b in pairs), strict=True
-    ))  # fmt: skip
+    a, b, weight = (
+        np.concatenate(columns)
+        for columns in zip(
+            *((a.scores[b.line], b.scores, each_once(b.client)) for a, b in pairs), strict=True
+        )
+    )
     alone = np.average(a**2, weights=weight) * np.average(b**2, weights=weight)
     both = np.average(a * b, weights=weight)
     return float(np.clip(both / np.sqrt(alone), -1, 1)) if alone else None

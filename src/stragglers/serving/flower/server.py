@@ -1,4 +1,4 @@
-"""The server's side: live.py over Flower's Grid.
+"""The server's side: serve.py over Flower's Grid.
 
     send    a message to each client; the same model is packed once
     poll    replies, errors and damaged reports: the latter two are clients that failed
@@ -51,15 +51,19 @@ def link(grid: Grid, params: Params, ttl: float = DEFAULT_TTL) -> Link:
             Message(
                 messages.order(
                     packed(order.download.model),
-                    None if order.download.teacher is order.download.model
+                    None
+                    if order.download.teacher is order.download.model
                     else packed(order.download.teacher),
-                    order.dispatch, order.version,
+                    order.dispatch,
+                    order.version,
                 ),
-                dst_node_id=order.client, message_type=MessageType.TRAIN, ttl=ttl,
+                dst_node_id=order.client,
+                message_type=MessageType.TRAIN,
+                ttl=ttl,
                 group_id=str(order.version),
             )
             for order in orders
-        ]  # fmt: skip
+        ]
         for order, letter in zip(orders, grid.push_messages(letters), strict=True):
             if letter:
                 under_way[letter] = order.dispatch

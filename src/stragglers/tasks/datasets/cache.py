@@ -177,8 +177,10 @@ class Writer:
         """Adds rows at the end of an array; all have the dtype and shape of the first ones."""
         like = self._like.setdefault(name, rows[:0].copy())
         if (rows.dtype, rows.shape[1:]) != (like.dtype, like.shape[1:]):
-            raise ValueError(f"{name}: rows of {rows.dtype}{rows.shape[1:]}, "
-                             f"expected {like.dtype}{like.shape[1:]}")  # fmt: skip
+            raise ValueError(
+                f"{name}: rows of {rows.dtype}{rows.shape[1:]}, "
+                f"expected {like.dtype}{like.shape[1:]}"
+            )
         if name not in self._files:
             self._files[name] = (self._folder / f"{name}.npy").open("w+b")
             self._header(name)
@@ -200,6 +202,9 @@ class Writer:
     def _header(self, name: str) -> None:
         """NumPy leaves room in the header for a first axis of any length."""
         like = self._like[name]
-        about = {"descr": npy.dtype_to_descr(like.dtype), "fortran_order": False,
-                 "shape": (self._rows.get(name, 0), *like.shape[1:])}  # fmt: skip
+        about = {
+            "descr": npy.dtype_to_descr(like.dtype),
+            "fortran_order": False,
+            "shape": (self._rows.get(name, 0), *like.shape[1:]),
+        }
         npy.write_array_header_1_0(self._files[name], about)

@@ -63,7 +63,9 @@ EMNIST = Kind(
         Layout("TFF's SQLite", "emnist_all.sqlite", None, _sqlite),
         Layout("TFF's SQLite", "emnist_all.sqlite.lzma", None, _sqlite),
         Layout(
-            "FedJAX's SQLite", "federated_emnist_train.sqlite", "federated_emnist_test.sqlite",
+            "FedJAX's SQLite",
+            "federated_emnist_train.sqlite",
+            "federated_emnist_test.sqlite",
             _fedjax,
         ),
         Layout("LEAF's JSON", "train/*.json", "test/*.json", _leaf),
@@ -74,4 +76,4 @@ EMNIST = Kind(
     classes=62,
     pixels=_drawings,
     published=(3_400, 671_585, 77_483),
-)  # fmt: skip
+)

@@ -4,7 +4,7 @@
     data    zlib of a msgpack map from field names to arrays
     array   extension 1: (shape, name of the dtype, bytes)    4: (shape, list of byte strings)
 
-Clients come in the order of the file. Arrays are as data/tff.py has them: [examples] or
+Clients come in the order of the file. Arrays are as datasets/tff.py has them: [examples] or
 [examples, values].
 """
 
@@ -23,8 +23,19 @@ from stragglers.tasks.datasets import sqlite
 
 TABLES = {"federated_data": {"client_id", "data", "num_examples"}}
 NDARRAY, BYTES_NDARRAY = 1, 4
-DTYPES = {"uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32",
-          "float64", "bool"}  # fmt: skip
+DTYPES = {
+    "uint8",
+    "int8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float32",
+    "float64",
+    "bool",
+}
 MOST_BYTES = 1 << 30  # of one client, unpacked
 
 
@@ -46,8 +57,10 @@ def clients(
                 raise BadInput(f"{path}: client {client!r}: {error}; fetch it again") from None
             lengths = {name: len(values) for name, values in arrays.items()}
             if set(lengths.values()) != {count}:
-                raise BadInput(f"{path}: client {client!r} has fields of lengths {lengths}, "
-                               f"expected {count} examples")  # fmt: skip
+                raise BadInput(
+                    f"{path}: client {client!r} has fields of lengths {lengths}, "
+                    f"expected {count} examples"
+                )
             empty = False
             yield client, arrays
         if empty:

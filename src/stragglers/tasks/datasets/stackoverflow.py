@@ -196,8 +196,14 @@ def _watched(files: Files, split: str, fields: tuple[str, ...], what: str) -> It
         users, count = fedjax_sqlite.clients(file, fields), fedjax_sqlite.client_count(file)
     else:
         users, count = tff.clients(file, split, fields), tff.client_count(file, split)
-    users = track(users, f"stackoverflow: {what}", count, console=Console(stderr=True),
-                  transient=True, disable=not sys.stderr.isatty())  # fmt: skip
+    users = track(
+        users,
+        f"stackoverflow: {what}",
+        count,
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
     for user, columns in users:
         for name, values in columns.items():
             if values.ndim != 1 or any(type(value) is not bytes for value in values):

@@ -38,8 +38,10 @@ def from_counts(path: Path, size: int) -> list[bytes]:
             for number, line in enumerate(islice(lines, size), 1):
                 word, count = _word(path, number, line)
                 if word in words or (least is not None and count > least):
-                    raise BadInput(f"{path}: line {number}: {word!r} with {count}, expected "
-                                   "every word once and counts in descending order")  # fmt: skip
+                    raise BadInput(
+                        f"{path}: line {number}: {word!r} with {count}, expected "
+                        "every word once and counts in descending order"
+                    )
                 words[word] = least = count
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from None

@@ -133,9 +133,16 @@ def first_gradient(
 
 
 def _first_gradient(
-    x_ref: Any, h_ref: Any, w_ref: Any, dy_ref: Any, place_ref: Any, out_ref: Any,
-    *, side: int, count: int,
-) -> None:  # fmt: skip
+    x_ref: Any,
+    h_ref: Any,
+    w_ref: Any,
+    dy_ref: Any,
+    place_ref: Any,
+    out_ref: Any,
+    *,
+    side: int,
+    count: int,
+) -> None:
     inputs = h_ref.shape[1]
     half, blocks = side // 2 - 1, side // 2  # a program takes 64 blocks of 2x2 pixels of h
     block = pl.program_id(0) * TILE + jnp.arange(TILE)

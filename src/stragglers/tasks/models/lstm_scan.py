@@ -77,10 +77,15 @@ def _backward(
         of_h, of_c = _where(moves, dh, zeros), _where(moves, dc, zeros)  # of the new ones
         t = jnp.tanh(f * c + i * g)
         of_c = of_c + of_h * o * (1 - t * t)
-        dz = jnp.concatenate([
-            of_c * g * i * (1 - i), of_c * i * (1 - g * g), of_c * c * f * (1 - f),
-            of_h * t * o * (1 - o),
-        ], axis=-1)  # fmt: skip
+        dz = jnp.concatenate(
+            [
+                of_c * g * i * (1 - i),
+                of_c * i * (1 - g * g),
+                of_c * c * f * (1 - f),
+                of_h * t * o * (1 - o),
+            ],
+            axis=-1,
+        )
         stays = (_where(moves, zeros, dh), _where(moves, zeros, dc))
         return (dz @ recurrent.T + stays[0], of_c * f + stays[1]), dz
 

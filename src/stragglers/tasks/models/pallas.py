@@ -33,11 +33,15 @@ def call(
 
     def called(*arrays: jax.Array) -> Any:
         return pl.pallas_call(
-            kernel, grid=grid, in_specs=[whole(a.shape) for a in arrays], out_specs=out_specs,
-            out_shape=out_shape, input_output_aliases=dict(in_place or {}),
+            kernel,
+            grid=grid,
+            in_specs=[whole(a.shape) for a in arrays],
+            out_specs=out_specs,
+            out_shape=out_shape,
+            input_output_aliases=dict(in_place or {}),
             compiler_params=triton.CompilerParams(num_warps=warps, num_stages=stages),
             interpret=INTERPRET,
-        )(*arrays)  # fmt: skip
+        )(*arrays)
 
     return called
 

@@ -45,9 +45,13 @@ def serves(layer: Layer, x: jax.Array, groups: int, stride: int) -> bool:
     width = x.shape[-1] // groups
     fits = width >= NARROWEST and _pixels(x) * width <= LARGEST and width & (width - 1) == 0
     return (
-        pallas.run_here() and fits and stride == 1 and layer["kernel"].shape[:2] == (3, 3)
-        and x.shape[1] == x.shape[2] and x.dtype != jnp.float64
-    )  # fmt: skip
+        pallas.run_here()
+        and fits
+        and stride == 1
+        and layer["kernel"].shape[:2] == (3, 3)
+        and x.shape[1] == x.shape[2]
+        and x.dtype != jnp.float64
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -56,10 +60,12 @@ def patches(groups: int, scale: jax.Array, bias: jax.Array, x: jax.Array) -> jax
     batch, side, _, channels = x.shape
     shape = (batch * side * side, 9 * channels)
     out = pallas.call(
-        partial(_patches, side=side, groups=groups, pixels=_pixels(x)), grid=(batch, groups),
-        out_specs=pallas.whole(shape), out_shape=jax.ShapeDtypeStruct(shape, x.dtype),
+        partial(_patches, side=side, groups=groups, pixels=_pixels(x)),
+        grid=(batch, groups),
+        out_specs=pallas.whole(shape),
+        out_shape=jax.ShapeDtypeStruct(shape, x.dtype),
         warps=_warps(x, groups),
-    )(scale, bias, x.reshape(-1, channels))  # fmt: skip
+    )(scale, bias, x.reshape(-1, channels))
     return out.reshape(batch, side, side, 9 * channels)
 
 
@@ -77,10 +83,12 @@ def _back(
     shapes = [(batch * side * side, channels), (batch, channels), (batch, channels)]
     dtypes = [x.dtype, jnp.float32, jnp.float32]
     dx, dscale, dbias = pallas.call(
-        partial(_pulled_back, side=side, groups=groups, pixels=_pixels(x)), grid=(batch, groups),
-        out_specs=[pallas.whole(shape) for shape in shapes], warps=_warps(x, groups),
+        partial(_pulled_back, side=side, groups=groups, pixels=_pixels(x)),
+        grid=(batch, groups),
+        out_specs=[pallas.whole(shape) for shape in shapes],
+        warps=_warps(x, groups),
         out_shape=[jax.ShapeDtypeStruct(*each) for each in zip(shapes, dtypes, strict=True)],
-    )(scale, bias, x.reshape(-1, channels), d.reshape(-1, 9 * channels))  # fmt: skip
+    )(scale, bias, x.reshape(-1, channels), d.reshape(-1, 9 * channels))
     return dscale.sum(0).astype(scale.dtype), dbias.sum(0).astype(bias.dtype), dx.reshape(x.shape)
 
 
@@ -101,9 +109,18 @@ def _patches(
 
 
 def _pulled_back(
-    scale_ref: Any, bias_ref: Any, x_ref: Any, d_ref: Any, dx_ref: Any, dscale_ref: Any,
-    dbias_ref: Any, *, side: int, groups: int, pixels: int,
-) -> None:  # fmt: skip
+    scale_ref: Any,
+    bias_ref: Any,
+    x_ref: Any,
+    d_ref: Any,
+    dx_ref: Any,
+    dscale_ref: Any,
+    dbias_ref: Any,
+    *,
+    side: int,
+    groups: int,
+    pixels: int,
+) -> None:
     normal, deviation, row, channel, real = _normal(x_ref, side, groups, pixels)
     scale, bias = (_load(ref, channel) for ref in (scale_ref, bias_ref))
     dn = jnp.zeros(normal.shape, jnp.float32)

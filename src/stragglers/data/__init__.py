@@ -1,1 +1,0 @@
-"""Files that others published: containers of clients' examples, and prepared arrays."""

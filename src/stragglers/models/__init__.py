@@ -1,1 +1,0 @@
-"""Models as (init, apply) over plain parameter pytrees."""

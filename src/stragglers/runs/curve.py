@@ -1,0 +1,98 @@
+"""The curve of a trial: one JSON object for each evaluation, and the columns that they have."""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stragglers._core.errors import BadInput
+
+COLUMNS: dict[str, type] = {
+    "step": int,
+    "time_s": float,
+    "updates": int,
+    "local_steps": int,
+    "examples": int,
+    "wall_s": float,
+    "straggler_accuracy": float,
+    "standard_accuracy": float,
+    "total_accuracy": float,
+    "straggler_loss": float,
+    "standard_loss": float,
+    "total_loss": float,
+    "dropped": int,
+    "late": int,
+    "test_examples": int,
+    "validation_straggler_accuracy": float,
+    "validation_total_accuracy": float,
+    "held_out_straggler_accuracy": float,
+    "held_out_total_accuracy": float,
+}
+LATER = ("validation_", "held_out_")  # columns that older curves lack; they are read as NaN
+
+
+def line(evaluation: dict[str, Any]) -> bytes:
+    """A point of the curve, as it is written; of an older curve, as it was."""
+    known = {
+        name: evaluation[name]
+        for name in COLUMNS
+        if not (name.startswith(LATER) and np.isnan(evaluation[name]))
+    }
+    return msgspec.json.encode(known) + b"\n"
+
+
+def evaluations(curve: bytes) -> list[dict[str, Any]]:
+    """The points of a curve that is whole; what was not finite is NaN."""
+    points = map(msgspec.structs.asdict, _DECODER.decode_lines(curve))
+    return [
+        {key: np.nan if value is None else value for key, value in point.items()}
+        for point in points
+    ]
+
+
+_Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)] | None
+
+
+def _field(column: str, kind: type) -> tuple[Any, ...]:
+    if kind is int:
+        return column, int
+    given = _Share if column.endswith("_accuracy") else float | None
+    return (column, given, None) if column.startswith(LATER) else (column, given)
+
+
+_Line = msgspec.defstruct("_Line", [_field(name, kind) for name, kind in COLUMNS.items()])
+_DECODER = msgspec.json.Decoder(_Line)
+
+
+def read(folder: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    path = folder / "curve.jsonl"
+    put_away = path.with_name("curve.jsonl.gz")
+    if not path.exists() and put_away.exists():
+        path = put_away
+    try:
+        lines = path.read_bytes() if path is not put_away else gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BadInput(f"{path}: not a gzip file, or not all of it ({error})") from None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+    warnings = []
+    try:
+        points = _DECODER.decode_lines(lines)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        points = [point for line in lines.splitlines() for point in _line(line)]
+        lost = len(lines.splitlines()) - len(points)
+        warnings = [f"{path}: {lost} of {lost + len(points)} lines cannot be read, left out"]
+    table = list(zip(*map(msgspec.structs.astuple, points), strict=True)) or [()] * len(COLUMNS)
+    kinds = zip(COLUMNS.items(), table, strict=True)
+    return {name: np.array(values, kind) for (name, kind), values in kinds}, warnings
+
+
+def _line(line: bytes) -> list[Any]:
+    try:
+        return [_DECODER.decode(line)]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return []

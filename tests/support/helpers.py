@@ -157,9 +157,9 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "evaluate", keep)
-        for module in ("table", "server"):
-            patch.setattr(f"stragglers.{module}.power_of_two", lambda size: max(64, size))
-            patch.setattr(f"stragglers.{module}.rounded", lambda slots: max(8, slots))
+        for module in ("device_table", "server_step"):
+            patch.setattr(f"stragglers.simulator.{module}.power_of_two", lambda size: max(64, size))
+            patch.setattr(f"stragglers.simulator.{module}.rounded", lambda slots: max(8, slots))
         stops = range(plan.steps + 1) if evaluate_at is None else evaluate_at
         result = simulate(task, plan, _watched(algorithm), client, evaluate_at=stops, **options)
     return Path(

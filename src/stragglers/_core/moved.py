@@ -11,7 +11,6 @@ NEW_PATHS = {
     "stragglers.client": "stragglers.simulator.local_training",
     "stragglers.coordinator": "stragglers.simulator.coordinator",
     "stragglers.deploy": "stragglers.serving.deployment",
-    "stragglers.config": "stragglers.config.loading",
 }
 
 

@@ -10,4 +10,6 @@ docs/flower.md has a whole app.
 try:
     import flwr as _  # noqa: F401
 except ImportError as error:
-    raise ImportError("stragglers.flower needs Flower: pip install 'stragglers[flower]'") from error
+    raise ImportError(
+        "stragglers.serving.flower needs Flower: pip install 'stragglers[flower]'"
+    ) from error

@@ -17,7 +17,7 @@ from stragglers.planning.latency import PER_DOMAIN, latency
 from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from stragglers.planning.summary import waited
-from stragglers.simulator import handover
+from stragglers.simulator import handover, label_skew
 from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.local_training import Client
 from stragglers.simulator.simulate import simulate
@@ -112,6 +112,7 @@ def never_comes(seed):
 
 def settings(option):
     given = {"batch": 4, "lr": 0.2, **option.get("client", {})}
+    skew = dict(given.get("skew") or {})
     client = Client(
         learning_rate=given["lr"],
         batch_size=given["batch"],
@@ -120,6 +121,7 @@ def settings(option):
         distillation_loss=given.get("psi", "cross_entropy"),
         temperature=given.get("temperature", 1.0),
         proximal=given.get("nu", 0.0),
+        label_skew=label_skew.KINDS[skew.pop("kind")](**skew) if skew else None,
     )
     return client, given
 

@@ -43,6 +43,11 @@ def deployment(experiment: settings.Experiment) -> Deployment:
             raise BadInput(
                 f"schedule.{name} is for simulated clients, expected none; real ones have their own"
             )
+    if isinstance(client.label_skew, settings.Balanced):
+        raise BadInput(
+            "client.label_skew.kind = 'balanced': a real client knows its own labels "
+            "alone. Set another kind."
+        )
     weight = experiment.aggregation
     policy, counted = _policy(given)
     return Deployment(

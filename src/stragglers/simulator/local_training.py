@@ -10,6 +10,9 @@
 
 The teacher is the model that the client was sent, unless the algorithm sends another. It is
 evaluated without dropout, and no gradient flows into it. rho = 0 or nu = 0 removes the term.
+
+The supervised loss may account for the labels of the client (`label_skew.py`); the other terms see
+the model's own logits.
 """
 
 import math
@@ -27,7 +30,9 @@ from stragglers._core.shuffle import hashed, seed_word, shuffled
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Download, Params
 from stragglers.planning.schedule import batches
+from stragglers.simulator import label_skew
 from stragglers.simulator.device_mesh import on_all
+from stragglers.simulator.label_skew import Balanced, LabelSkew
 from stragglers.tasks.base import Lesson, Task
 
 
@@ -44,6 +49,7 @@ class Client(NamedTuple):
     temperature: float = 1.0
     proximal: float = 0.0  # nu
     bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
+    label_skew: LabelSkew | None = None  # the supervised loss; None: plain cross-entropy
 
 
 def check_client(client: Client) -> None:
@@ -61,6 +67,7 @@ def check_client(client: Client) -> None:
     for name in ("distillation", "proximal"):
         if not 0 <= getattr(client, name) < math.inf:
             raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number >= 0")
+    label_skew.check(client.label_skew)
 
 
 class Data(NamedTuple):
@@ -68,12 +75,30 @@ class Data(NamedTuple):
 
     x: jax.Array
     y: jax.Array
+    # Labels of each client, [clients, classes], or of all of them, [classes]; None if no loss asks.
+    counts: jax.Array | None = None
 
 
-def on_device(task: Task, mesh: Mesh | None = None) -> Data:
+def on_device(task: Task, mesh: Mesh | None = None, skew: LabelSkew | None = None) -> Data:
     """A CPU takes the examples where they are, even if that is in a file; text is held once."""
     x = on_all(mesh, np.asarray(task.x))
-    return Data(x, x if task.y is task.x else on_all(mesh, np.asarray(task.y)))
+    y = x if task.y is task.x else on_all(mesh, np.asarray(task.y))
+    if label_skew.acting(skew) is None:
+        return Data(x, y)
+    params = jax.eval_shape(task.model.init, jax.random.key(0))
+    classes = classes_of(task.lesson, params, task.x[:1])
+    if isinstance(skew, Balanced):
+        return Data(x, y, on_all(mesh, label_skew.global_counts(task.y, classes)))
+    return Data(x, y, on_all(mesh, label_skew.label_counts(task.y, task.offsets, classes)))
+
+
+def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
+    """How many classes a model tells apart."""
+
+    def logits(params: Params, x: jax.Array) -> jax.Array:
+        return lesson.model.apply(params, lesson.prepare(x, None), None)
+
+    return jax.eval_shape(logits, params, x).shape[-1]
 
 
 class Job(NamedTuple):
@@ -84,6 +109,7 @@ class Job(NamedTuple):
     size: Any  # n, its number of examples
     positions: Any  # examples to go through, epochs included
     steps: Any  # batches to train on
+    client: Any = None  # its row of `Data.counts`, if these have rows
 
 
 def local_steps(
@@ -118,7 +144,7 @@ class Local(NamedTuple):
 
 def local_sgd(lesson: Lesson, client: Client) -> Local:
     """Builds one step of local SGD."""
-    distance = _distance(client)
+    distance, skew = _distance(client), label_skew.acting(client.label_skew)
 
     def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
         if not client.bfloat16:
@@ -127,10 +153,16 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
         return lesson.model.apply(params, x, key).astype(jnp.float32)
 
     def objective(
-        params: Params, sent: Download, x: jax.Array, y: jax.Array, valid: jax.Array, key: jax.Array
+        params: Params,
+        sent: Download,
+        x: jax.Array,
+        y: jax.Array,
+        valid: jax.Array,
+        key: jax.Array,
+        terms: tuple[Any, Any],
     ) -> jax.Array:
         logits = network(params, x, key)
-        losses = lesson.loss(logits, y)
+        losses = lesson.loss(_calibrated(logits, *terms), y)
         count = jnp.maximum(jnp.sum(valid), 1) if client.last_batch == "keep" else len(x)
         if client.distillation:
             teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
@@ -170,8 +202,13 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
         key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
         augment, dropout = jax.random.split(jax.random.fold_in(key, step))
         x = lesson.prepare(data.x[examples.row], augment)
+        terms = (None, None)
+        if skew:
+            assert data.counts is not None  # on_device(task, mesh, client.label_skew)
+            counts = data.counts if job.client is None else data.counts[job.client]
+            terms = label_skew.terms(skew, counts, job.size, jnp)
         gradient = jax.grad(objective)(
-            params, sent, x, data.y[examples.row], examples.valid, dropout
+            params, sent, x, data.y[examples.row], examples.valid, dropout, terms
         )
         # Added, not subtracted: a form that a GPU's matrix product can end with.
         return jax.tree.map(lambda w, g: -client.learning_rate * g + w, params, gradient)
@@ -209,6 +246,12 @@ def on_own_data(
     client's batches are those of the simulator.
     """
     check_client(client)
+    if isinstance(client.label_skew, Balanced):
+        raise BadInput(
+            "client: label_skew = Balanced(): a real client knows its own labels alone. Give "
+            "another one."
+        )
+    skew = label_skew.acting(client.label_skew)
     train = jax.jit(local_training(lesson, client))
 
     def trained(sent: Any, x: Any, y: Any) -> Params:
@@ -218,11 +261,22 @@ def on_own_data(
         steps = local_steps(positions, client, cut=False)
         job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
         data = Data(jnp.asarray(x), jnp.asarray(y))
+        if skew:
+            classes = classes_of(lesson, sent.model, x[:1])
+            counts = label_skew.label_counts(np.asarray(y), np.array([0, len(y)]), classes)
+            data = data._replace(counts=jnp.asarray(counts[0]))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
         delta = train(data, seed_word(seed), download, jax.tree.map(np.int32, job))
         return trees.subtract(download.model, delta)
 
     return trained
+
+
+def _calibrated(logits: jax.Array, factor: Any, addend: Any) -> jax.Array:
+    """What the supervised loss sees of the logits; see label_skew.py."""
+    if factor is not None:
+        logits = logits * factor.astype(logits.dtype)
+    return logits if addend is None else logits + addend.astype(logits.dtype)
 
 
 def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:

@@ -113,12 +113,22 @@ def set_up(
     if width % meshes.size(mesh):
         raise BadInput(f"lanes={width}; expected a multiple of the {meshes.size(mesh)} devices")
     carry = server_step.start(algorithm, params, joint.slots, int(legs[-1]), mesh)
-    data, seeds = on_device(task, mesh), meshes.on_all(mesh, seeds)
+    data = on_device(task, mesh, client.label_skew)
+    by_client = data.counts is not None and data.counts.ndim == 2
+    seeds = meshes.on_all(mesh, seeds)
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
     while True:
         packing = pack(load, width)
-        table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
+        table = table_of(
+            joint,
+            packing,
+            sizes,
+            task.offsets[joint.client],
+            steps,
+            weight,
+            joint.client if by_client else None,
+        )
         feed = Feed(meshes.on_all(mesh, table), data, seeds)
         advance = engine.program(task, algorithm, client, carry, feed, mesh)
         models = 1 + len(algorithm.others)

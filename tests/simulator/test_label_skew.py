@@ -25,7 +25,7 @@ from stragglers.simulator.label_skew import (
     acting,
     terms,
 )
-from stragglers.simulator.local_training import Client, check_client, on_device, on_own_data
+from stragglers.simulator.local_training import Local, check_local, on_device, on_own_data
 from stragglers.simulator.simulate import simulate
 from tests.support import reference
 from tests.support.every import (
@@ -309,7 +309,7 @@ def test_mistakes_are_one_line(sets, message):
 @pytest.mark.parametrize("skew", [Damped(1.5), Damped(-0.1), Margin(np.inf), Adjusted(1.0, np.nan)])
 def test_numbers_out_of_range_are_refused_from_python(skew):
     with pytest.raises(BadInput, match="label_skew.*out of range"):
-        check_client(Client(0.1, 4, label_skew=skew))
+        check_local(Local(0.1, 4, label_skew=skew))
 
 
 def test_next_words_have_no_class_each():

@@ -25,7 +25,7 @@ task = glyphs(writers=8)._replace(model=cnn())
 delay = latency(task.population, PER_DOMAIN, seed=0, epochs=0.3)
 plan = over_selected(8, delay, seed=0, goal=2, cohort=4, updates=6, late_rounds=2)
 server = with_ema(fare_dust(optax.adam(0.01), k=2), 0.5)
-result = simulate(task, plan, server, Client(0.05, 20, distillation=0.5), seed=1,
+result = simulate(task, plan, server, Local(0.05, 20, distillation=0.5), seed=1,
                   devices=2, evaluate_at=range(0, plan.steps + 1, every))
 digest = hashlib.sha256()
 for leaf in jax.tree.leaves((result.params, result.model)):

@@ -20,7 +20,7 @@ from stragglers.config import build, influence, settings
 from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
 from stragglers.planning.schedule import Fate, Schedule
-from stragglers.simulator.local_training import Client, check_countable
+from stragglers.simulator.local_training import Local, check_countable
 from stragglers.simulator.memory import check_history
 from stragglers.simulator.prepare import Start, Trial
 from stragglers.simulator.simulate import Moment, simulate_together
@@ -162,9 +162,9 @@ def _whole(given: settings.Task) -> Task:
 
 
 @cache
-def local(given: settings.Client, bfloat16: bool = False) -> Client:
+def local(given: settings.Client, bfloat16: bool = False) -> Local:
     """How clients train; equal settings give the same object, and so the same program."""
-    return Client(
+    return Local(
         learning_rate=given.learning_rate,
         batch_size=given.batch_size,
         last_batch=given.last_batch,

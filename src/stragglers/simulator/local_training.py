@@ -31,7 +31,7 @@ from stragglers.simulator.device_mesh import on_all
 from stragglers.tasks.base import Lesson, Task
 
 
-class Client(NamedTuple):
+class Local(NamedTuple):
     """How every client trains."""
 
     learning_rate: float
@@ -46,21 +46,21 @@ class Client(NamedTuple):
     bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
 
 
-def check_client(client: Client) -> None:
+def check_local(local: Local) -> None:
     """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
-    for name, kind in get_type_hints(Client).items():
-        value = getattr(client, name)
+    for name, kind in get_type_hints(Local).items():
+        value = getattr(local, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
             choices = ", ".join(map(repr, get_args(kind)))
-            raise BadInput(f"client: {name}={shown(value)}, expected one of: {choices}")
-    if not isinstance(client.batch_size, int | np.integer) or client.batch_size < 1:
-        raise BadInput(f"client: batch_size={client.batch_size}, expected a whole number >= 1")
+            raise BadInput(f"Local: {name}={shown(value)}, expected one of: {choices}")
+    if not isinstance(local.batch_size, int | np.integer) or local.batch_size < 1:
+        raise BadInput(f"Local: batch_size={local.batch_size}, expected a whole number >= 1")
     for name in ("learning_rate", "temperature"):
-        if not 0 < getattr(client, name) < math.inf:
-            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number > 0")
+        if not 0 < getattr(local, name) < math.inf:
+            raise BadInput(f"Local: {name}={getattr(local, name)}, expected a finite number > 0")
     for name in ("distillation", "proximal"):
-        if not 0 <= getattr(client, name) < math.inf:
-            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number >= 0")
+        if not 0 <= getattr(local, name) < math.inf:
+            raise BadInput(f"Local: {name}={getattr(local, name)}, expected a finite number >= 0")
 
 
 class Data(NamedTuple):
@@ -87,11 +87,11 @@ class Job(NamedTuple):
 
 
 def local_steps(
-    positions: NDArray[np.int64], client: Client, cut: NDArray[np.bool_] | bool
+    positions: NDArray[np.int64], local: Local, cut: NDArray[np.bool_] | bool
 ) -> NDArray[np.int64]:
     """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
-    check_countable(positions, client.batch_size)
-    return batches(positions, client.batch_size, cut if client.last_batch != "drop" else True)
+    check_countable(positions, local.batch_size)
+    return batches(positions, local.batch_size, cut if local.last_batch != "drop" else True)
 
 
 def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:
@@ -109,19 +109,19 @@ class Batch(NamedTuple):
     valid: jax.Array  # within the client's work
 
 
-class Local(NamedTuple):
+class LocalSgd(NamedTuple):
     """Local SGD in pieces, for one client; `vmap` makes it one for each lane."""
 
     batch: Callable[[jax.Array, Job, jax.Array], Batch]  # seed, job, step
-    sgd: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
+    step: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
 
 
-def local_sgd(lesson: Lesson, client: Client) -> Local:
+def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
     """Builds one step of local SGD."""
-    distance = _distance(client)
+    distance = _distance(local)
 
     def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
-        if not client.bfloat16:
+        if not local.bfloat16:
             return lesson.model.apply(params, x, key)
         params, x = trees.cast((params, x), jnp.bfloat16)
         return lesson.model.apply(params, x, key).astype(jnp.float32)
@@ -131,34 +131,34 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
     ) -> jax.Array:
         logits = network(params, x, key)
         losses = lesson.loss(logits, y)
-        count = jnp.maximum(jnp.sum(valid), 1) if client.last_batch == "keep" else len(x)
-        if client.distillation:
+        count = jnp.maximum(jnp.sum(valid), 1) if local.last_batch == "keep" else len(x)
+        if local.distillation:
             teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
             psi = distance(logits, teacher)
             if lesson.position_weight:
                 psi = psi * lesson.position_weight(y)
-            rho = client.distillation * (count if client.distillation_term == "sum" else 1)
+            rho = local.distillation * (count if local.distillation_term == "sum" else 1)
             losses = losses + rho * _total(psi)
         total = jnp.mean(losses)
-        if client.last_batch == "keep":
+        if local.last_batch == "keep":
             total = jnp.sum(losses, where=valid) / count
-        if client.proximal:
+        if local.proximal:
             drift = trees.subtract(params, sent.model)
-            total = total + client.proximal / 2 * _square(drift)
+            total = total + local.proximal / 2 * _square(drift)
         if lesson.penalty:
             total = total + lesson.penalty(params)
         return total
 
     def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:
         size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
-        position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size)
-        position = position + jnp.arange(client.batch_size, dtype=jnp.uint32)
+        position = jnp.asarray(step, jnp.uint32) * np.uint32(local.batch_size)
+        position = position + jnp.arange(local.batch_size, dtype=jnp.uint32)
         dispatch = jnp.asarray(job.dispatch, jnp.uint32)
         epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
         row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
         return Batch(row, position < job.positions)
 
-    def sgd(
+    def step(
         data: Data,
         seed: jax.Array,
         sent: Download,
@@ -174,26 +174,26 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
             params, sent, x, data.y[examples.row], examples.valid, dropout
         )
         # Added, not subtracted: a form that a GPU's matrix product can end with.
-        return jax.tree.map(lambda w, g: -client.learning_rate * g + w, params, gradient)
+        return jax.tree.map(lambda w, g: -local.learning_rate * g + w, params, gradient)
 
-    return Local(batch, sgd)
+    return LocalSgd(batch, step)
 
 
 def local_training(
-    lesson: Lesson, client: Client
+    lesson: Lesson, local: Local
 ) -> Callable[[Data, jax.Array, Download, Job], Params]:
     """Builds (data, seed, download, job) -> delta: one client from start to end."""
-    local = local_sgd(lesson, client)
+    sgd = local_sgd(lesson, local)
 
     def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
         def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:
             params, examples = carry
-            params = local.sgd(data, seed, sent, job, number, params, examples)
-            return params, local.batch(seed, job, number + 1)
+            params = sgd.step(data, seed, sent, job, number, params, examples)
+            return params, sgd.batch(seed, job, number + 1)
 
         # The next batch is carried, not computed where it is used: XLA would fuse the shuffle
         # into the gather and repeat it for every pixel.
-        begin = sent.model, local.batch(seed, job, jnp.int32(0))
+        begin = sent.model, sgd.batch(seed, job, jnp.int32(0))
         trained, _ = jax.lax.fori_loop(0, job.steps, step, begin)
         return trees.subtract(sent.model, trained)
 
@@ -201,21 +201,21 @@ def local_training(
 
 
 def on_own_data(
-    lesson: Lesson, client: Client, *, epochs: float = 1, seed: int = 0
+    lesson: Lesson, local: Local, *, epochs: float = 1, seed: int = 0
 ) -> Callable[[Any, Any, Any], Params]:
     """Builds (sent, x, y) -> trained weights: a client of a real fleet, with nobody else's data.
 
     `sent` has a model, its teacher and a dispatch number; with the simulator's seed and numbers a
     client's batches are those of the simulator.
     """
-    check_client(client)
-    train = jax.jit(local_training(lesson, client))
+    check_local(local)
+    train = jax.jit(local_training(lesson, local))
 
     def trained(sent: Any, x: Any, y: Any) -> Params:
         if len(x) == 0:
             return sent.model
         positions = np.array([int(epochs * len(x))])
-        steps = local_steps(positions, client, cut=False)
+        steps = local_steps(positions, local, cut=False)
         job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
         data = Data(jnp.asarray(x), jnp.asarray(y))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
@@ -225,9 +225,9 @@ def on_own_data(
     return trained
 
 
-def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
+def _distance(local: Local) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """psi of each prediction: of an example, or of each position of one."""
-    t = client.temperature
+    t = local.temperature
 
     def cross_entropy(student: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = jax.nn.softmax(teacher / t)
@@ -242,7 +242,7 @@ def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return jnp.mean(jnp.square(student - teacher), axis=-1)
 
     return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
-        client.distillation_loss
+        local.distillation_loss
     ]
 
 

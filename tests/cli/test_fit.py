@@ -195,7 +195,7 @@ def test_no_log_and_a_log_that_is_not_there(capsys, tmp_path):
 
 
 def test_it_never_loads_jax(log):
-    code = f"import sys; from stragglers.cli import main; main(['fit', {log!r}])\n"
+    code = f"import sys; from stragglers.cli.main import main; main(['fit', {log!r}])\n"
     code += "assert not {'jax', 'matplotlib', 'scipy.stats'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 

@@ -309,7 +309,7 @@ def test_no_command_and_unknown_commands_are_one_line(capsys):
 
 def test_the_real_command_is_fast_and_never_loads_jax():
     """80,000 updates within 1.5 s of a core, process start included (best of three)."""
-    code = "import sys; from stragglers.cli import main; main(sys.argv[1:]); "
+    code = "import sys; from stragglers.cli.main import main; main(sys.argv[1:]); "
     code += "assert 'jax' not in sys.modules"
     seconds = []
     for _ in range(3):

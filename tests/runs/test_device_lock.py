@@ -20,7 +20,7 @@ from stragglers.runs.workers import News
 
 WAITS = """
 import sys, time
-from stragglers.turns import turn
+from stragglers.runs.device_lock import turn
 with turn(sys.argv[1]) as take:
     take()
     print("mine", flush=True)

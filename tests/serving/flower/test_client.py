@@ -80,7 +80,7 @@ def test_a_message_of_somebody_else_is_refused():
 def test_a_device_needs_no_jax():
     code = """if True:
         import sys
-        import stragglers.flower.client
+        import stragglers.serving.flower.client
         print(*sys.modules.keys() & {"jax", "optax", "matplotlib", "scipy.stats"})
     """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -184,7 +184,7 @@ def test_redirections_are_followed(site, path):
 
 LIMITED = """if True:
     import pathlib, resource, sys
-    from stragglers.data.fetch import fetch
+    from stragglers.tasks.datasets.fetch import fetch
     from stragglers.errors import BadInput
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     try:

@@ -16,7 +16,7 @@ from stragglers.planning.faults import Fault
 from stragglers.planning.schedule import Fate
 from stragglers.simulator import prepare
 from stragglers.simulator.coordinator import Buffer, Rounds
-from stragglers.simulator.local_training import Client, on_own_data
+from stragglers.simulator.local_training import Local, on_own_data
 from stragglers.simulator.prepare import default_lanes
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.base import check
@@ -25,7 +25,7 @@ from tests.support.helpers import linear_task, load_of, matrix, plan_for, traced
 STEPS, K = 12, 3
 TASK = linear_task(dtype=np.float32)
 TABLE = np.random.default_rng(1).lognormal(1, 1, 60)
-CLIENT = Client(learning_rate=0.2, batch_size=4, distillation=0.5)
+CLIENT = Local(learning_rate=0.2, batch_size=4, distillation=0.5)
 ADAM = optax.adam(0.05, eps=1e-3)
 FEDAVG = with_ema(fedavg(ADAM), 0.8)
 FARE_DUST = fare_dust(ADAM, k=K)
@@ -115,7 +115,7 @@ def test_of_whoever_a_time_limit_cuts_a_batch_that_is_not_done_is_not_done():
 def test_a_client_that_could_not_train_is_one_line(change, complaint):
     wrong = CLIENT._replace(**change)
     for train in (lambda: run(client=wrong), lambda: on_own_data(TASK.lesson, wrong)):
-        with pytest.raises(BadInput, match=f"client: {complaint}") as error:
+        with pytest.raises(BadInput, match=f"Local: {complaint}") as error:
             train()
         assert "\n" not in str(error.value)
 

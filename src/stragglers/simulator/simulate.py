@@ -23,7 +23,7 @@ from stragglers.algorithms.base import Algorithm, Params
 from stragglers.planning.report_weights import Weigh, report_weights
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator import metrics
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Start, Trial, set_up
 from stragglers.simulator.server_step import Carry
 from stragglers.simulator.trial_state import Course, Point, Progress, Result
@@ -45,7 +45,7 @@ def simulate(
     task: Task,
     schedule: Schedule,
     algorithm: Algorithm,
-    client: Client,
+    local: Local,
     *,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -57,7 +57,7 @@ def simulate(
         task,
         [Trial(schedule, seed)],
         algorithm,
-        client,
+        local,
         on_progress=on_progress and (lambda _, progress: on_progress(progress)),
         on_point=on_point and (lambda _, point: on_point(point)),
         **options,
@@ -69,7 +69,7 @@ def simulate_together(
     task: Task,
     trials: Sequence[Trial],
     algorithm: Algorithm,
-    client: Client,
+    local: Local,
     *,
     evaluate_at: Sequence[int] | None = None,
     weigh: Weigh = report_weights,
@@ -104,7 +104,7 @@ def simulate_together(
         task,
         trials,
         algorithm,
-        client,
+        local,
         weigh=weigh,
         lanes=lanes,
         devices=devices,
@@ -148,7 +148,7 @@ def simulate_together(
             trial, model = places[place]
             course.model = _of(model, carry.server, trial)
             measured = metrics.evaluate(task, course.model, test, run.mesh)
-            course.reaches(step, client.batch_size, time.perf_counter() - began, test, measured)
+            course.reaches(step, local.batch_size, time.perf_counter() - began, test, measured)
             if on_point:
                 on_point(place, course.curve[-1])
     trained = {places[place][0] for place in under_way}

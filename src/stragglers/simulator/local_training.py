@@ -109,7 +109,7 @@ class Job(NamedTuple):
     size: Any  # n, its number of examples
     positions: Any  # examples to go through, epochs included
     steps: Any  # batches to train on
-    local: Any = None  # its row of `Data.counts`, if these have rows
+    client: Any = None  # its row of `Data.counts`, if these have rows
 
 
 def local_steps(

@@ -11,6 +11,10 @@ from pathlib import Path
 os.environ.setdefault("PJRT_NPROC", "1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
+from tests.support import kept_programs
+
+os.environ.update(kept_programs.environment())
+
 import jax
 import pytest
 from hypothesis import Phase, settings
@@ -29,6 +33,11 @@ settings.load_profile("ci")
 settings.register_profile(
     "hasty", derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate]
 )
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # once, not in each process of pytest-xdist
+        kept_programs.tidy(kept_programs.folder())
 
 
 MAPS = Path("/proc/self/maps")  # a compiled program has several; Linux allows some 65,000
@@ -82,8 +91,7 @@ def shared_data() -> Path:
         pytest.skip(f"no real data: {source} has no unpack.py (STRAGGLERS_SHARED may name another)")
     files = sorted((path.name, path.stat().st_size) for path in source.iterdir())
     version = hashlib.sha256(repr(files).encode()).hexdigest()[:16]
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = caches / "stragglers-tests" / version
+    folder = kept_programs.caches() / version
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:  # tests may run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -18,8 +18,9 @@ from stragglers.planning.latency import Draw
 from stragglers.planning.population import PAPER_GROUPS, Population
 from stragglers.planning.report_weights import Reports
 from stragglers.planning.rounds import over_selected
-from stragglers.simulator import metrics
+from stragglers.simulator import device_table, metrics, server_step
 from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
+from stragglers.simulator.device_table import power_of_two
 from stragglers.simulator.interpreter import interpret
 from stragglers.simulator.label_skew import Balanced, acting
 from stragglers.simulator.local_training import Data, Job, local_steps, local_training
@@ -146,21 +147,25 @@ def _watched(algorithm):
     return algorithm._replace(model=lambda state: state)
 
 
-def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
-    """Trains by the simulator and keeps the state before the first server step and after each.
+@contextmanager
+def padded_alike() -> Iterator[None]:
+    """Tables and buckets have one size, so that runs of one algorithm share a compiled program."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (device_table, server_step):
+            patch.setattr(module, "power_of_two", lambda size: max(128, power_of_two(size)))
+            patch.setattr(module, "rounded", lambda slots: max(8, power_of_two(slots)))
+        yield
 
-    Tables and buckets are padded alike, so that runs of one algorithm share one compiled program.
-    """
+
+def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
+    """Trains by the simulator and keeps the state before the first server step and after each."""
     states = []
 
     def keep(task, state, data, mesh):
         states.append(jax.tree.map(np.array, state))
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, padded_alike():
         patch.setattr(metrics, "evaluate", keep)
-        for module in ("device_table", "server_step"):
-            patch.setattr(f"stragglers.simulator.{module}.power_of_two", lambda size: max(64, size))
-            patch.setattr(f"stragglers.simulator.{module}.rounded", lambda slots: max(8, slots))
         stops = range(plan.steps + 1) if evaluate_at is None else evaluate_at
         result = simulate(task, plan, _watched(algorithm), client, evaluate_at=stops, **options)
     return Path(
@@ -169,6 +174,14 @@ def path(task, plan, algorithm, client, evaluate_at=None, **options) -> Path:
         np.array([matrix(algorithm.model(state)) for state in states]),
         [point.dropped for point in result.curve],
     )
+
+
+@cache
+def _compiled(algorithm):
+    """The same functions, which the interpreter calls some hundred times."""
+    teach = algorithm.teach and jax.jit(algorithm.teach)
+    step, settle = jax.jit(algorithm.step), jax.jit(algorithm.settle)
+    return algorithm._replace(step=step, settle=settle, teach=teach)
 
 
 def by_interpreter(
@@ -261,7 +274,12 @@ def by_interpreter(
         return float(weigh(Reports(*map(np.array, columns)))[0]) if weigh else 1.0
 
     server = coordinator(
-        algorithm, policy, task.model.init(jax.random.key(seed_word(seed))), choose, weight, teacher
+        _compiled(algorithm),
+        policy,
+        task.model.init(jax.random.key(seed_word(seed))),
+        choose,
+        weight,
+        teacher,
     )
     return interpret(server, do, seconds, steps, starts)
 

@@ -25,7 +25,7 @@ from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.models import pallas
 from stragglers.tasks.models.cnn import cnn
 from tests.support import reference
-from tests.support.helpers import by_interpreter, linear_task, matrix, plan_for
+from tests.support.helpers import by_interpreter, linear_task, matrix, padded_alike, plan_for
 
 STEPS, K = 12, 3
 SGD, ADAM = optax.sgd(0.7), optax.adam(0.05, b2=0.99, eps=1e-3)
@@ -153,9 +153,10 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         return float(weigh(report_weights.Reports(*(np.array([column]) for column in columns)))[0])
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, **asked)
-    simulated = simulate(
-        task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
-    )
+    with padded_alike():
+        simulated = simulate(
+            task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
+        )
     interpreted = by_interpreter(
         task,
         policy,

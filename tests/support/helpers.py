@@ -21,7 +21,7 @@ from stragglers.planning.rounds import over_selected
 from stragglers.simulator import metrics
 from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
 from stragglers.simulator.interpreter import interpret
-from stragglers.simulator.local_training import Data, Job, local_steps, local_training
+from stragglers.simulator.local_training import Data, LocalJob, local_steps, local_training
 from stragglers.simulator.packing import Load
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.base import Task
@@ -237,7 +237,7 @@ def by_interpreter(
     def do(order):
         _, positions, cut = delay(order.dispatch, np.array([order.client]))
         steps = local_steps(positions, client, cut) * (sizes[order.client] > 0)
-        job = Job(
+        job = LocalJob(
             order.dispatch,
             int(task.offsets[order.client]),
             int(sizes[order.client]),

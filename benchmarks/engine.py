@@ -37,8 +37,8 @@ from stragglers.simulator import engine, metrics, server_step
 from stragglers.simulator.device_table import table_of
 from stragglers.simulator.local_training import (
     Data,
-    Job,
     Local,
+    LocalJob,
     LocalSgd,
     local_sgd,
     local_steps,
@@ -167,14 +167,14 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
 def bare_loop(local: LocalSgd, lanes: int, examples: int) -> Callable[..., Any]:
     """SGD and nothing else: (data, params, ticks) -> weights of every lane."""
 
-    def alone(t: jax.Array, w: Any, batch: Any, job: Job, params: Any, data: Data) -> Any:
+    def alone(t: jax.Array, w: Any, batch: Any, job: LocalJob, params: Any, data: Data) -> Any:
         sent = Download(params, params)
         w = local.step(data, jnp.uint32(0), sent, job, t, w, batch)
         return w, local.batch(jnp.uint32(0), job, t + 1)
 
     @jax.jit
     def bare(data: Data, params: Any, ticks: jax.Array) -> Any:
-        job = Job(*(jnp.int32(n) for n in (1, 0, examples, 0, 0)))
+        job = LocalJob(*(jnp.int32(n) for n in (1, 0, examples, 0, 0)))
         w, batch, step = params, local.batch(jnp.uint32(0), job, jnp.int32(0)), alone
         if lanes > 1:
             w, batch, job = jax.tree.map(

@@ -11,8 +11,8 @@ from stragglers._core.errors import BadInput
 from stragglers.algorithms.base import Download
 from stragglers.simulator.local_training import (
     Data,
-    Job,
     Local,
+    LocalJob,
     _distance,
     local_steps,
     local_training,
@@ -44,7 +44,7 @@ def training(last_batch):
 
 def seen(size, positions, *, steps, dispatch=0, seed=0, first=10, last_batch="fill"):
     """How much of each example is in the sum of the mean gradients; of the client's own."""
-    job = jax.tree.map(jnp.int32, Job(dispatch, first, size, positions, steps))
+    job = jax.tree.map(jnp.int32, LocalJob(dispatch, first, size, positions, steps))
     sent = Download(jnp.zeros(ROWS), jnp.zeros(ROWS))
     delta = np.asarray(training(last_batch)(UNITS, np.uint32(seed), sent, job))
     assert not delta[:first].any() and not delta[first + size :].any()  # nobody else's
@@ -224,7 +224,7 @@ LARGEST = 4  # client of 20 examples
 
 
 def delta(client, model, teacher, steps):
-    job = Job(0, TASK.offsets[LARGEST], 20, 20, steps)
+    job = LocalJob(0, TASK.offsets[LARGEST], 20, 20, steps)
     data = Data(jnp.asarray(TASK.x), jnp.asarray(TASK.y))
     train = jax.jit(local_training(TASK.lesson, client))
     found = train(data, np.uint32(0), Download(model, teacher), jax.tree.map(jnp.int32, job))
@@ -279,7 +279,7 @@ def test_a_penalty_on_the_weights_is_part_of_the_loss():
     client = Local(learning_rate=0.1, batch_size=BATCH)
     data = Data(jnp.asarray(plain.x), jnp.asarray(plain.y))
     start = plain.model.init(jax.random.key(0))
-    job = jax.tree.map(jnp.int32, Job(0, 0, 4, 4, 1))
+    job = jax.tree.map(jnp.int32, LocalJob(0, 0, 4, 4, 1))
     penalised = plain._replace(penalty=lambda w: jnp.sum(w["w"] ** 2) + jnp.sum(w["b"] ** 2))
     without, with_penalty = (
         local_training(task, client)(data, np.uint32(0), Download(start, start), job)
@@ -315,7 +315,7 @@ def drawn(seed, dispatch, steps=4):
             UNITS,
             np.uint32(seed),
             Download(zero, zero),
-            jax.tree.map(jnp.int32, Job(dispatch, 0, ROWS, ROWS, count)),
+            jax.tree.map(jnp.int32, LocalJob(dispatch, 0, ROWS, ROWS, count)),
         )
         for count in range(steps + 1)
     ]

@@ -23,7 +23,7 @@ from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
 from stragglers.simulator.device_table import power_of_two
 from stragglers.simulator.interpreter import interpret
 from stragglers.simulator.label_skew import Balanced, acting
-from stragglers.simulator.local_training import Data, Job, local_steps, local_training
+from stragglers.simulator.local_training import Data, LocalJob, local_steps, local_training
 from stragglers.simulator.packing import Load
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.base import Task
@@ -251,7 +251,7 @@ def by_interpreter(
     def do(order):
         _, positions, cut = delay(order.dispatch, np.array([order.client]))
         steps = local_steps(positions, client, cut) * (sizes[order.client] > 0)
-        job = Job(
+        job = LocalJob(
             order.dispatch,
             int(task.offsets[order.client]),
             int(sizes[order.client]),

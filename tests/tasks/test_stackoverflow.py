@@ -9,7 +9,7 @@ from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning import population, rounds
 from stragglers.planning.latency import Draw
-from stragglers.simulator.local_training import Job, Local, _total, local_training, on_device
+from stragglers.simulator.local_training import Local, LocalJob, _total, local_training, on_device
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.models.base import Model
 from stragglers.tasks.models.lstm import lstm
@@ -140,7 +140,7 @@ def test_distillation_ignores_padding(tmp_path):
     task = task._replace(model=Model(task.model.init, apply), loss=lambda logits, y: jnp.zeros(6))
     train = local_training(task, Local(1.0, 6, distillation=1.0))
     model = {"behind": jnp.float32(0.1), "within": jnp.float32(0.1)}
-    job = jax.tree.map(jnp.int32, Job(dispatch=0, first=0, size=6, positions=6, steps=1))
+    job = jax.tree.map(jnp.int32, LocalJob(dispatch=0, first=0, size=6, positions=6, steps=1))
     for name in model:
         sent = Download(model, {**model, name: jnp.float32(0.5)})
         delta = train(on_device(task), jnp.uint32(0), sent, job)

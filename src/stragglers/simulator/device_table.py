@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers.algorithms.base import Starting
-from stragglers.simulator.local_training import Job
+from stragglers.simulator.local_training import LocalJob
 from stragglers.simulator.packing import Lanes
 from stragglers.simulator.together import Joint
 
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
 class Table(NamedTuple):
     """Columns over the clients of all trials, over turns, and over late buckets."""
 
-    job: Job
+    job: LocalJob
     trial: jax.Array
     weight: jax.Array
     starting: Starting
@@ -71,7 +71,7 @@ def table_of(
 
     turn = lanes.trial, lanes.version
     return Table(
-        job=Job(
+        job=LocalJob(
             *map(column, (joint.dispatch, first, sizes, joint.examples, steps)),
             client=None if client is None else column(client),
         ),

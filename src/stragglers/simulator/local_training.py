@@ -101,7 +101,7 @@ def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
     return jax.eval_shape(logits, params, x).shape[-1]
 
 
-class Job(NamedTuple):
+class LocalJob(NamedTuple):
     """One client's work; scalars, or columns over clients."""
 
     dispatch: Any  # its number in the schedule: the address of all its randomness
@@ -138,8 +138,8 @@ class Batch(NamedTuple):
 class LocalSgd(NamedTuple):
     """Local SGD in pieces, for one client; `vmap` makes it one for each lane."""
 
-    batch: Callable[[jax.Array, Job, jax.Array], Batch]  # seed, job, step
-    step: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
+    batch: Callable[[jax.Array, LocalJob, jax.Array], Batch]  # seed, job, step
+    step: Callable[[Data, jax.Array, Download, LocalJob, jax.Array, Params, Batch], Params]
 
 
 def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
@@ -181,7 +181,7 @@ def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
             total = total + lesson.penalty(params)
         return total
 
-    def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:
+    def batch(seed: jax.Array, job: LocalJob, step: jax.Array) -> Batch:
         size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
         position = jnp.asarray(step, jnp.uint32) * np.uint32(local.batch_size)
         position = position + jnp.arange(local.batch_size, dtype=jnp.uint32)
@@ -194,7 +194,7 @@ def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
         data: Data,
         seed: jax.Array,
         sent: Download,
-        job: Job,
+        job: LocalJob,
         step: jax.Array,
         params: Params,
         examples: Batch,
@@ -218,11 +218,11 @@ def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
 
 def local_training(
     lesson: Lesson, local: Local
-) -> Callable[[Data, jax.Array, Download, Job], Params]:
+) -> Callable[[Data, jax.Array, Download, LocalJob], Params]:
     """Builds (data, seed, download, job) -> delta: one client from start to end."""
     sgd = local_sgd(lesson, local)
 
-    def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
+    def train(data: Data, seed: jax.Array, sent: Download, job: LocalJob) -> Params:
         def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:
             params, examples = carry
             params = sgd.step(data, seed, sent, job, number, params, examples)
@@ -259,7 +259,7 @@ def on_own_data(
             return sent.model
         positions = np.array([int(epochs * len(x))])
         steps = local_steps(positions, local, cut=False)
-        job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
+        job = LocalJob(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
         data = Data(jnp.asarray(x), jnp.asarray(y))
         if skew:
             classes = classes_of(lesson, sent.model, x[:1])

@@ -36,10 +36,10 @@ from stragglers.planning.training_rows import rows_of
 from stragglers.simulator import engine, metrics, server_step
 from stragglers.simulator.device_table import table_of
 from stragglers.simulator.local_training import (
-    Client,
     Data,
     Job,
     Local,
+    LocalSgd,
     local_sgd,
     local_steps,
     on_device,
@@ -81,7 +81,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 
 def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     batch = WORK[case.model].batch
-    client, algorithm = Client(0.05, batch, bfloat16=case.bfloat16), fedavg(optax.sgd(1.0))
+    client, algorithm = Local(0.05, batch, bfloat16=case.bfloat16), fedavg(optax.sgd(1.0))
     task = made_up_task(sizes, case.model)
     rounds = options.rounds or (5 if jax.default_backend() == "cpu" else 20)
 
@@ -164,12 +164,12 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     )
 
 
-def bare_loop(local: Local, lanes: int, examples: int) -> Callable[..., Any]:
+def bare_loop(local: LocalSgd, lanes: int, examples: int) -> Callable[..., Any]:
     """SGD and nothing else: (data, params, ticks) -> weights of every lane."""
 
     def alone(t: jax.Array, w: Any, batch: Any, job: Job, params: Any, data: Data) -> Any:
         sent = Download(params, params)
-        w = local.sgd(data, jnp.uint32(0), sent, job, t, w, batch)
+        w = local.step(data, jnp.uint32(0), sent, job, t, w, batch)
         return w, local.batch(jnp.uint32(0), job, t + 1)
 
     @jax.jit

@@ -406,8 +406,8 @@ MUTATIONS = [
     Mutation(
         "weights",
         CLIENT,
-        "client.proximal / 2 * _square(drift)",
-        "client.proximal * _square(drift)",
+        "local.proximal / 2 * _square(drift)",
+        "local.proximal * _square(drift)",
         "the proximal term is twice itself",
     ),
     # Lanes and buckets.
@@ -1052,8 +1052,8 @@ MUTATIONS = [
     Mutation(
         "own",
         ENGINE,
-        "        if not (teach and client.distillation):\n",
-        "        if not (algorithm.teachers and client.distillation):\n",
+        "        if not (teach and local.distillation):\n",
+        "        if not (algorithm.teachers and local.distillation):\n",
         "lanes have no teacher where there is no history",
     ),
     # Late reports that join the next step, and weights by what is known of reports.

@@ -90,7 +90,7 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     from stragglers.planning.latency import Draw
     from stragglers.planning.report_weights import report_weights
     from stragglers.planning.rounds import over_selected
-    from stragglers.simulator.local_training import Client
+    from stragglers.simulator.local_training import Local
     from stragglers.simulator.prepare import Trial, set_up
 
     plan = over_selected(
@@ -105,7 +105,7 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
         made_up_task(sizes, "cnn"),
         [Trial(plan)],
         fedavg(optax.sgd(1.0)),
-        Client(LEARNING_RATE, BATCH),
+        Local(LEARNING_RATE, BATCH),
         weigh=report_weights,
         lanes=None,
         devices=CORES,

@@ -27,7 +27,7 @@ from stragglers.planning.population import PAPER_GROUPS, Population
 from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator.events import Progressed, Started
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.simulate import simulate_events
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import cross_entropy, is_right
@@ -63,7 +63,7 @@ def linear_task() -> Task:
     )
 
 
-def kinds(task: Task, updates: int) -> dict[str, tuple[Algorithm, Client, Schedule]]:
+def kinds(task: Task, updates: int) -> dict[str, tuple[Algorithm, Local, Schedule]]:
     who = task.population
     delay = latency(who, PER_DOMAIN, seed=0)
 
@@ -81,7 +81,7 @@ def kinds(task: Task, updates: int) -> dict[str, tuple[Algorithm, Client, Schedu
             late_seconds=late_seconds,
         )
 
-    plain, taught = Client(0.1, 20), Client(0.1, 20, distillation=0.1)
+    plain, taught = Local(0.1, 20), Local(0.1, 20, distillation=0.1)
     return {
         "fedavg": (fedavg(optax.sgd(1.0)), plain, rounds(20)),
         "fedadam + over-selection": (fedavg(ADAM), plain, rounds(24)),
@@ -118,7 +118,7 @@ def resident() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def soak(name: str, task: Task, algorithm: Algorithm, client: Client, plan: Schedule) -> bool:
+def soak(name: str, task: Task, algorithm: Algorithm, client: Local, plan: Schedule) -> bool:
     watch = Watch()
     compiled: list[str] = []
     handler = logging.Handler()

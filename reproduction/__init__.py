@@ -2,6 +2,7 @@
 
 results/          trials without their weights, as `stragglers table` reads them
 open_points.toml  what the paper leaves open, as settings to compare, and what came of it
+class_prior.toml  the same of losses for classes that a client has no examples of
 rows.py           what belongs to the reproduction, and the trials that there are of it
 comparisons.py    rows against rows, and whether a difference is one
 sweeps.py         the same along an open point

@@ -1,7 +1,8 @@
 """What belongs to the reproduction, and the trials that there are of it.
 
     published   presets with a row of the paper, in the order in which they are worth their time
-    points      open_points.toml: variants of a preset that differ in what the paper leaves open
+    points      open_points.toml and class_prior.toml: variants of a preset that differ in what the
+                paper leaves open
     exchange    StackOverflow's rows on a small population of Stack Exchange users
     measured    a variant's numbers over its trials, in percent and seconds
 
@@ -29,6 +30,7 @@ from stragglers.runs.records import Record
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+POINTS = ("open_points.toml", "class_prior.toml")
 EVALUATIONS = 50  # of a trial; presets have 20, too few to see how much accuracy swings
 FIFTHS = 5  # of a curve; the last is its end
 
@@ -119,8 +121,8 @@ def exchange() -> list[Variant]:
 
 
 def points() -> list[Point]:
-    text = (HERE / "open_points.toml").read_text(encoding="utf-8")
-    return [_point(**given) for given in tomllib.loads(text)["point"]]
+    texts = [(HERE / name).read_text(encoding="utf-8") for name in POINTS]
+    return [_point(**given) for text in texts for given in tomllib.loads(text)["point"]]
 
 
 def _point(

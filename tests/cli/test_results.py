@@ -156,7 +156,7 @@ def test_tables_load_nothing_slow(tmp_path):
     demo(tmp_path, 1)
     code = f"""if True:
         import sys
-        from stragglers.cli import main
+        from stragglers.cli.main import main
         main(["table", {str(tmp_path)!r}])
         print(*sys.modules.keys() & {{"jax", "matplotlib", "scipy.stats", "plotly"}})
     """

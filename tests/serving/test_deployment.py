@@ -9,7 +9,7 @@ from stragglers.planning.report_weights import Reports
 from stragglers.planning.schedule import Fate
 from stragglers.serving.deployment import deployment
 from stragglers.simulator.coordinator import Buffer, Rounds
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 
 
 def experiment(name, *sets):
@@ -24,7 +24,7 @@ def test_rounds_with_late_reports():
     given = deployment(experiment("glyphs/per-domain/fare-dust"))
     assert isinstance(given.policy, Rounds) and given.policy.cohort > given.policy.goal
     assert given.algorithm.teachers == given.policy.late_rounds
-    assert isinstance(given.client, Client) and given.client.distillation > 0
+    assert isinstance(given.client, Local) and given.client.distillation > 0
 
 
 def test_a_buffer():

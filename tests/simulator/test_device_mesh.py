@@ -13,7 +13,7 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.simulator import device_mesh
 from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.events import ChunkEnded
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial, default_lanes
 from stragglers.simulator.simulate import (
     Simulation,
@@ -27,7 +27,7 @@ from tests.support.helpers import linear_task, load_of, matrix, plan_for
 STEPS, K = 10, 3
 ADAM = optax.adam(0.05, eps=1e-3)
 TABLE = np.random.default_rng(1).lognormal(1, 1, 80)
-CLIENT = Client(learning_rate=0.2, batch_size=4, distillation=0.5)
+CLIENT = Local(learning_rate=0.2, batch_size=4, distillation=0.5)
 KINDS = {
     "fedavg": (with_ema(fedavg(ADAM), 0.8), Rounds(goal=3, cohort=5)),
     "fedbuff": (fedavg(ADAM), Buffer(buffer=3, concurrency=7)),

@@ -10,9 +10,9 @@ import pytest
 from stragglers._core.errors import BadInput
 from stragglers.algorithms.base import Download
 from stragglers.simulator.local_training import (
-    Client,
     Data,
     Job,
+    Local,
     _distance,
     local_steps,
     local_training,
@@ -38,7 +38,7 @@ UNITS = Data(jnp.eye(ROWS), jnp.zeros(ROWS, jnp.int32))
 
 @cache
 def training(last_batch):
-    client = Client(learning_rate=1.0, batch_size=BATCH, last_batch=last_batch)
+    client = Local(learning_rate=1.0, batch_size=BATCH, last_batch=last_batch)
     return jax.jit(local_training(TELLTALE.lesson, client))
 
 
@@ -78,7 +78,7 @@ def batch(step, size, **options):
 )
 def test_how_many_batches_fit(positions, fill, keep, drop, cut):
     def steps(last_batch):
-        client = Client(0.1, BATCH, last_batch)
+        client = Local(0.1, BATCH, last_batch)
         return local_steps(np.full(2, positions), client, np.array([False, True])).tolist()
 
     assert steps("fill") == [fill, cut] and steps("keep") == [keep, cut]
@@ -89,7 +89,7 @@ def test_how_many_batches_fit(positions, fill, keep, drop, cut):
 @pytest.mark.parametrize("cut", [False, True])
 def test_more_work_than_32_bits_count_is_refused(last_batch, cut):
     def steps(positions):
-        return local_steps(np.array([7, positions]), Client(0.1, BATCH, last_batch), cut)
+        return local_steps(np.array([7, positions]), Local(0.1, BATCH, last_batch), cut)
 
     most = 2**31 - 1 - BATCH
     assert steps(most).max() * BATCH < 2**31
@@ -156,7 +156,7 @@ def test_a_short_last_batch_is_the_mean_of_what_it_holds():
 
 
 def test_a_dropped_last_batch_is_not_seen():
-    steps = local_steps(np.array([10]), Client(1.0, BATCH, "drop"), cut=False)
+    steps = local_steps(np.array([10]), Local(1.0, BATCH, "drop"), cut=False)
     found = seen(10, 10, steps=steps[0], last_batch="drop")
     assert sorted(found) == [0] * 2 + [0.25] * 8
 
@@ -195,7 +195,7 @@ def by_hand(kind, student, teacher, t):
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("kind", ["cross_entropy", "kl", "logit_mse"])
 def test_distances_are_those_of_the_textbook(kind, temperature):
-    psi = _distance(Client(0.1, 4, distillation_loss=kind, temperature=temperature))
+    psi = _distance(Local(0.1, 4, distillation_loss=kind, temperature=temperature))
     with jax.enable_x64(True):
         for shape in [(6, 5), (2, 3, 5)]:  # classes; tokens and words
             s, t = STUDENT.reshape(shape), TEACHER.reshape(shape)
@@ -206,7 +206,7 @@ def test_distances_are_those_of_the_textbook(kind, temperature):
 
 
 def gradient(kind, temperature=1.0):
-    psi = _distance(Client(0.1, 4, distillation_loss=kind, temperature=temperature))
+    psi = _distance(Local(0.1, 4, distillation_loss=kind, temperature=temperature))
     return jax.grad(lambda s: psi(s, jnp.asarray(TEACHER)).sum())(jnp.asarray(STUDENT))
 
 
@@ -243,7 +243,7 @@ def descend(w, teacher, lr, rho, steps):
 
 
 def test_the_teacher_is_a_constant_even_when_it_is_the_model_itself():
-    client = Client(learning_rate=0.5, batch_size=20, distillation=0.8)
+    client = Local(learning_rate=0.5, batch_size=20, distillation=0.8)
     start, other = RNG.normal(size=(2, FEATURES + 1, CLASSES))
     with jax.enable_x64(True):
         model, teacher = (
@@ -265,7 +265,7 @@ def test_the_term_may_be_a_sum_over_the_batch(last_batch):
         )
 
         def found(rho, term):
-            client = Client(0.5, 32, last_batch, distillation=rho, distillation_term=term)
+            client = Local(0.5, 32, last_batch, distillation=rho, distillation_term=term)
             return delta(client, model, teacher, steps=1)
 
         count = 32 if last_batch == "fill" else 20
@@ -276,7 +276,7 @@ def test_the_term_may_be_a_sum_over_the_batch(last_batch):
 def test_a_penalty_on_the_weights_is_part_of_the_loss():
     """One step with the penalty |w|^2 adds lr * 2 w0 to the delta."""
     plain = linear_task()
-    client = Client(learning_rate=0.1, batch_size=BATCH)
+    client = Local(learning_rate=0.1, batch_size=BATCH)
     data = Data(jnp.asarray(plain.x), jnp.asarray(plain.y))
     start = plain.model.init(jax.random.key(0))
     job = jax.tree.map(jnp.int32, Job(0, 0, 4, 4, 1))
@@ -304,7 +304,7 @@ NOISY = TELLTALE._replace(
 
 @cache
 def noisy_training():
-    return jax.jit(local_training(NOISY.lesson, Client(learning_rate=1.0, batch_size=BATCH)))
+    return jax.jit(local_training(NOISY.lesson, Local(learning_rate=1.0, batch_size=BATCH)))
 
 
 def drawn(seed, dispatch, steps=4):

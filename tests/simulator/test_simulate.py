@@ -28,7 +28,7 @@ from stragglers.simulator.events import (
     Progressed,
     Started,
 )
-from stragglers.simulator.local_training import Client, on_own_data
+from stragglers.simulator.local_training import Local, on_own_data
 from stragglers.simulator.prepare import Trial, default_lanes
 from stragglers.simulator.simulate import Simulation, simulate, simulate_events
 from stragglers.tasks.base import check
@@ -37,7 +37,7 @@ from tests.support.helpers import linear_task, load_of, matrix, plan_for, traced
 STEPS, K = 12, 3
 TASK = linear_task(dtype=np.float32)
 TABLE = np.random.default_rng(1).lognormal(1, 1, 60)
-CLIENT = Client(learning_rate=0.2, batch_size=4, distillation=0.5)
+CLIENT = Local(learning_rate=0.2, batch_size=4, distillation=0.5)
 ADAM = optax.adam(0.05, eps=1e-3)
 FEDAVG = with_ema(fedavg(ADAM), 0.8)
 FARE_DUST = fare_dust(ADAM, k=K)

@@ -14,7 +14,7 @@ from stragglers.planning.training_rows import rows_of
 from stragglers.simulator import prepare
 from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.events import Evaluated, Finished, Started
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
 from stragglers.simulator.simulate import events_together, simulate, simulate_together
 from stragglers.simulator.together import LEG, Joint, join, legs_of
@@ -96,7 +96,7 @@ def test_trials_of_different_lengths_are_refused():
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_together_as_alone(kind, lanes):
     algorithm, policy = KINDS[kind]
-    client = Client(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
+    client = Local(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
     with jax.enable_x64(True):
         task = linear_task(dtype=np.float64)
         given = trials(task, policy)
@@ -121,7 +121,7 @@ def test_together_as_alone(kind, lanes):
 def test_models_of_one_training_as_of_their_own(kind, count, lanes):
     """To the bit, where a trial is alone in its program; as near as trials are else."""
     each, policy = ALIKE[kind], KINDS[kind][1]
-    client = Client(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
+    client = Local(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
     near = 0.0 if count == 1 else 1e-10
     options = dict(evaluate_at=[0, 4, STEPS], chunk=5, lanes=lanes)
     with jax.enable_x64(count > 1):
@@ -150,7 +150,7 @@ def test_models_of_one_training_as_of_their_own(kind, count, lanes):
 def test_a_trial_that_diverges_leaves_the_others_alone():
     task = linear_task(dtype=np.float32)
     algorithm, policy = KINDS["fedavg"]
-    client = Client(learning_rate=0.2, batch_size=4)
+    client = Local(learning_rate=0.2, batch_size=4)
     given = trials(task, policy)
     good = simulate_together(task, given, algorithm, client, lanes=4, evaluate_at=[5])
 
@@ -180,7 +180,7 @@ def test_a_trial_diverges_where_it_does_alone(kind, monkeypatch):
     for own, first in ((good, 4), (bad, 0)):
         own.schedule.client[:] = np.where(own.schedule.version < 5, first, 4)
         own.schedule.examples[:] = 7
-    local = Client(learning_rate=0.2, batch_size=4)
+    local = Local(learning_rate=0.2, batch_size=4)
     together = simulate_together(task, [good, bad], algorithm, local, lanes=3)
     alone = simulate(task, bad.schedule, algorithm, local, seed=bad.seed, chunk=1)
     assert alone.diverged and together[0].diverged is None
@@ -193,6 +193,6 @@ def test_a_history_is_not_copied(count, lanes):
     """Nor any other part of the program's memory as large as it."""
     task, rounds = linear_task(dtype=np.float32), 3000
     some = trials(task, Rounds(goal=3, cohort=5, late_rounds=rounds))[:count]
-    server, client = fare_dust(ADAM, k=rounds), Client(0.1, 4, distillation=0.5)
+    server, client = fare_dust(ADAM, k=rounds), Local(0.1, 4, distillation=0.5)
     results = simulate_together(task, some, server, client, lanes=lanes)
     assert results[0].start.memory.program < 0.3 * results[0].start.memory.state

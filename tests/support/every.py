@@ -14,14 +14,14 @@ from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
 from stragglers.simulator.coordinator import Buffer, Rounds
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from tests.support.helpers import linear_task, path, plan_for, traced
 
 SEED, STEPS, K, DECAY = 3, 12, 3, 0.8
 ADAM = optax.adam(0.05, b2=0.99, eps=1e-3)
 FEDAVG, SEMI_ASYNC, FARE_DUST = fedavg(ADAM), semi_async(ADAM), fare_dust(ADAM, k=K)
 FEDAVG_EMA, FARE_DUST_EMA = with_ema(FEDAVG, DECAY), with_ema(FARE_DUST, DECAY)
-CLIENT = Client(learning_rate=0.2, batch_size=4)
+CLIENT = Local(learning_rate=0.2, batch_size=4)
 TAUGHT = CLIENT._replace(distillation=0.5)
 
 OVER_SELECTED = Rounds(goal=3, cohort=5)

@@ -21,6 +21,7 @@ from stragglers.planning.rounds import over_selected
 from stragglers.simulator import metrics
 from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
 from stragglers.simulator.interpreter import interpret
+from stragglers.simulator.label_skew import Balanced, acting
 from stragglers.simulator.local_training import Data, Job, local_steps, local_training
 from stragglers.simulator.packing import Load
 from stragglers.simulator.simulate import simulate
@@ -244,7 +245,13 @@ def by_interpreter(
             int(positions[0]),
             int(steps[0]),
         )
-        delta = train(data, seed_word(seed), order.download, jax.tree.map(jnp.int32, job))
+        labels = task.y[slice(*task.offsets[order.client : order.client + 2])]
+        if isinstance(client.label_skew, Balanced):
+            labels = task.y
+        own = data
+        if acting(client.label_skew):  # as a client counts its own labels
+            own = data._replace(counts=jnp.asarray(np.bincount(labels, minlength=CLASSES)))
+        delta = train(own, seed_word(seed), order.download, jax.tree.map(jnp.int32, job))
         return spoil(order.dispatch, delta) if spoil else delta
 
     def weight(arrival):

@@ -16,6 +16,25 @@ def softmax(logits):
     return e / e.sum(axis=1, keepdims=True)
 
 
+def calibration(kind, y, everybody, classes, alpha=1.0, tau=1.0, smoothing=0.01):
+    """The factor and the addend of each class's logit, class by class."""
+    a, b = np.ones(classes), np.zeros(classes)
+    for c in range(classes):
+        own, all = np.sum(y == c), np.sum(everybody == c)
+        with np.errstate(divide="ignore"):
+            if kind == "adjusted":
+                b[c] = tau * np.log(own / len(y) + smoothing)
+            elif kind == "margin":
+                b[c] = -tau * np.float64(own) ** -0.25
+            elif kind == "balanced":
+                b[c] = np.log(all / len(everybody))
+            elif kind == "damped" and own == 0:
+                b[c] = np.log(alpha)
+            elif kind == "scaled" and own == 0:
+                a[c] = alpha
+    return a, b
+
+
 def local_delta(
     w0,
     teacher,
@@ -33,9 +52,14 @@ def local_delta(
     psi="cross_entropy",
     temperature=1.0,
     nu=0.0,
+    skew=None,
+    everybody=None,
 ):
     """start - end of local SGD on one client's examples."""
     n = len(x)
+    factor, addend = 1.0, 0.0
+    if skew and n:
+        factor, addend = calibration(y=y, everybody=everybody, classes=w0.shape[1], **skew)
     whole = limited or last_batch == "drop"
     steps = (positions // batch if whole else -(-positions // batch)) if n else 0
     w = w0.copy()
@@ -48,7 +72,7 @@ def local_delta(
             rows = rows[p < positions]
         a, labels = np.c_[x[rows], np.ones(len(rows))], y[rows]
         student = a @ w
-        error = softmax(student) - np.eye(w.shape[1])[labels]
+        error = factor * (softmax(factor * student + addend) - np.eye(w.shape[1])[labels])
         if rho:
             taught = a @ teacher
             if psi == "logit_mse":
@@ -167,6 +191,7 @@ def run(
                 dispatch=d,
                 seed=seed_word,
                 positions=plan.examples[d],
+                everybody=y,
                 **client,
             )
             at = known_at(d)

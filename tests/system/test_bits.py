@@ -14,18 +14,18 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 import jax, numpy as np, optax
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
-from stragglers.client import Client
-from stragglers.latency import PER_DOMAIN, latency
-from stragglers.models.cnn import cnn
-from stragglers.rounds import over_selected
-from stragglers.simulate import simulate
+from stragglers.planning.latency import PER_DOMAIN, latency
+from stragglers.planning.rounds import over_selected
+from stragglers.simulator.local_training import Local
+from stragglers.simulator.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
+from stragglers.tasks.models.cnn import cnn
 
 task = glyphs(writers=8)._replace(model=cnn())
 delay = latency(task.population, PER_DOMAIN, seed=0, epochs=0.3)
 plan = over_selected(8, delay, seed=0, goal=2, cohort=4, updates=6, late_rounds=2)
 server = with_ema(fare_dust(optax.adam(0.01), k=2), 0.5)
-result = simulate(task, plan, server, Client(0.05, 20, distillation=0.5), seed=1,
+result = simulate(task, plan, server, Local(0.05, 20, distillation=0.5), seed=1,
                   devices=2, evaluate_at=range(0, plan.steps + 1, every))
 digest = hashlib.sha256()
 for leaf in jax.tree.leaves((result.params, result.model)):

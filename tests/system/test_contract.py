@@ -13,7 +13,7 @@ from stragglers.algorithms.base import Algorithm as Contract
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.schedule import Fate
 from stragglers.simulator.coordinator import Rounds
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.simulate import simulate
 from tests.support.helpers import by_interpreter, linear_task, matrix, plan_for
 
@@ -72,7 +72,7 @@ POLICY = Rounds(goal=3, cohort=6, late_rounds=4)
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("name", MINE)
 def test_it_is_honoured_everywhere(name, lanes):
-    algorithm, client = with_ema(MINE[name], 0.5), Client(0.2, 4, distillation=0.5)
+    algorithm, client = with_ema(MINE[name], 0.5), Local(0.2, 4, distillation=0.5)
     with jax.enable_x64(True):
         task = linear_task()
         plan = plan_for(task, POLICY, LATENCIES, seed=SEED, steps=STEPS)
@@ -87,6 +87,6 @@ def test_it_is_honoured_everywhere(name, lanes):
 def test_all_that_is_late_is_settled_where_there_is_no_history():
     task = linear_task(dtype=np.float32)
     plan = plan_for(task, POLICY, LATENCIES, seed=SEED, steps=STEPS)
-    result = simulate(task, plan, MINE["settles at arrival"], Client(0.2, 4), seed=SEED)
+    result = simulate(task, plan, MINE["settles at arrival"], Local(0.2, 4), seed=SEED)
     late = (plan.fate == Fate.LATE) & (plan.step < plan.steps)
     assert result.curve[-1].late == np.sum(late) > 10

@@ -15,7 +15,7 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
 from stragglers.simulator.coordinator import Rounds
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from tests.support.every import (
     BY_EXAMPLES,
     EVERY,
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("double_precision")
 
 # Centralised training.
 
-WHOLE = Client(learning_rate=0.3, batch_size=9, last_batch="keep")  # one batch is all of a client
+WHOLE = Local(learning_rate=0.3, batch_size=9, last_batch="keep")  # one batch is all of a client
 PLAIN = fedavg(optax.sgd(1.0))
 
 

@@ -140,7 +140,7 @@ COMMANDS = [
 ]
 EVERY = """
 import shlex, sys
-from stragglers.cli import main
+from stragglers.cli.main import main
 if __name__ == "__main__":
     for command in sys.argv[1:]:
         if main(shlex.split(command)):

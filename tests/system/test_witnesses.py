@@ -17,9 +17,9 @@ from stragglers.planning.latency import PER_DOMAIN, latency
 from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from stragglers.planning.summary import waited
-from stragglers.simulator import handover
+from stragglers.simulator import handover, label_skew
 from stragglers.simulator.coordinator import Buffer, Rounds
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.models import pallas
@@ -112,7 +112,8 @@ def never_comes(seed):
 
 def settings(option):
     given = {"batch": 4, "lr": 0.2, **option.get("client", {})}
-    client = Client(
+    skew = dict(given.get("skew") or {})
+    client = Local(
         learning_rate=given["lr"],
         batch_size=given["batch"],
         last_batch=given.get("last_batch", "fill"),
@@ -120,6 +121,7 @@ def settings(option):
         distillation_loss=given.get("psi", "cross_entropy"),
         temperature=given.get("temperature", 1.0),
         proximal=given.get("nu", 0.0),
+        label_skew=label_skew.KINDS[skew.pop("kind")](**skew) if skew else None,
     )
     return client, given
 
@@ -335,7 +337,7 @@ def test_the_convolutional_model_in_lanes_in_single_precision():
     epochs = 6 / steps.max()
     delay = latency(task.population, PER_DOMAIN, seed=0, epochs=float(epochs))
     plan = over_selected(6, delay, seed=0, goal=5, cohort=5, updates=5)
-    server, client = fedavg(optax.sgd(1.0)), Client(0.05, 20)
+    server, client = fedavg(optax.sgd(1.0)), Local(0.05, 20)
     one, *others = (
         simulate(task, plan, server, client, lanes=lanes, evaluate_at=[0]) for lanes in (1, 4, 16)
     )

@@ -9,7 +9,7 @@ from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning import population, rounds
 from stragglers.planning.latency import Draw
-from stragglers.simulator.local_training import Client, Job, _total, local_training, on_device
+from stragglers.simulator.local_training import Job, Local, _total, local_training, on_device
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.models.base import Model
 from stragglers.tasks.models.lstm import lstm
@@ -138,7 +138,7 @@ def test_distillation_ignores_padding(tmp_path):
 
     task = stackoverflow(str(tmp_path))
     task = task._replace(model=Model(task.model.init, apply), loss=lambda logits, y: jnp.zeros(6))
-    train = local_training(task, Client(1.0, 6, distillation=1.0))
+    train = local_training(task, Local(1.0, 6, distillation=1.0))
     model = {"behind": jnp.float32(0.1), "within": jnp.float32(0.1)}
     job = jax.tree.map(jnp.int32, Job(dispatch=0, first=0, size=6, positions=6, steps=1))
     for name in model:
@@ -169,7 +169,7 @@ def test_accuracy_rises(shared_data):
         return Draw(np.ones(len(clients)), np.minimum(sizes[clients], 64))
 
     plan = rounds.over_selected(1257, latency, seed=0, updates=200, goal=20, cohort=20)
-    result = simulate(task, plan, fedavg(optax.adam(0.02)), Client(0.5, 16), evaluate_at=[0])
+    result = simulate(task, plan, fedavg(optax.adam(0.02)), Local(0.5, 16), evaluate_at=[0])
     before, after = (point.metrics for point in result.curve)
     assert after.total_accuracy > before.total_accuracy + 0.02
     assert after.straggler_accuracy > before.straggler_accuracy + 0.02

@@ -45,18 +45,17 @@ def fit(options: argparse.Namespace) -> None:
     document = fitting.document(fitted, log, _clients(place).name if place else "clients.csv")
     summary = summarised(log, fitted, document)
     if picture:
-        from stragglers.report import figures
-        from stragglers.report.fit_figure import fit_figure
+        from stragglers.report import figures, figures_plan
 
         percent = tuple(range(1, 100))
-        drawn = fit_figure(_times(log, document, percent), percent, log.path.name)
+        drawn = figures_plan.fit_figure(_times(log, document, percent), percent, log.path.name)
         figures.save(drawn, picture)
     if place:
         _write(place, document, log)
     if options.json:
         print(common.json({**summary, "written": str(place) if place else None}))
         return
-    from stragglers.report.fit_table import print_fit
+    from stragglers.report.console_data import print_fit
 
     print_fit(summary)
     if picture:

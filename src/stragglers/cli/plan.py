@@ -52,9 +52,9 @@ def plan(options: argparse.Namespace) -> None:
     if options.json:
         print(common.json({"preset": options.preset, **summary}))
         return
-    from stragglers.report import console
+    from stragglers.report import console_plan
 
-    console.print_plan(options.preset, summary)
+    console_plan.print_plan(options.preset, summary)
     if picture:
         print(f"picture: {picture}")
 

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     count, terms = common.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
     experiments = _experiments(options, count)
     folder = output_folder(options.out)
-    from stragglers.report import console, figures, page
+    from stragglers.report import console_results, figures, page
     from stragglers.runs import records, trials  # a mistake does not wait for these
 
     every = [
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
         )
         return
     if found:
-        console.print_results(found)
+        console_results.print_results(found)
         print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
     if left:
         print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")

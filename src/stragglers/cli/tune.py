@@ -31,7 +31,7 @@ def add(commands: common.Commands) -> None:
 def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
     from stragglers.config import build
-    from stragglers.report import console, page
+    from stragglers.report import console_results, page
     from stragglers.runs import run_folder
     from stragglers.runs import tune as tuning
 
@@ -87,5 +87,5 @@ def tune(options: argparse.Namespace) -> None:
             )
         )
         return
-    console.print_search(name, objective.name, history, best)
+    console_results.print_search(name, objective.name, history, best)
     print(f"preset: {preset}\npage: {about_all}")

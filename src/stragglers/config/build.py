@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers._core import memory_limits
-from stragglers._core.errors import BadInput, about
+from stragglers._core.errors import BadInput, about, shown
 from stragglers._core.random_streams import Purpose
 from stragglers.config import settings
 from stragglers.planning import (
@@ -176,6 +176,18 @@ def check(experiment: settings.Experiment) -> None:
             f"aggregation.participation='corrected' with normalise='{weight.normalise}' "
             "would make steps as much longer as clients are more than reports; leave "
             "`normalise` out"
+        )
+    _check_label_skew(experiment)
+
+
+def _check_label_skew(experiment: settings.Experiment) -> None:
+    """Next words have no class each, and a client's share of a vocabulary is not what is skewed."""
+    given = experiment.client.label_skew if experiment.client else None
+    if given is not None and isinstance(experiment.task, settings.StackOverflow):
+        raise BadInput(
+            f"client.label_skew.kind = {shown(given.__struct_config__.tag)}: task "
+            "'stackoverflow' predicts words, and its examples have no class each. "
+            "Leave client.label_skew out."
         )
 
 

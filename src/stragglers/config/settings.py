@@ -210,6 +210,31 @@ class Availability(Settings, frozen=True):
 
 
 # Training.
+# Supervised losses for skewed labels: the fields are those of the classes in label_skew.py.
+class Damped(Settings, frozen=True, tag="damped", tag_field="kind"):
+    alpha: Share  # log alpha is added to the logits of absent classes; 0 removes them
+
+
+class Scaled(Settings, frozen=True, tag="scaled", tag_field="kind"):
+    alpha: Share  # factor of the logits of absent classes: FedRS
+
+
+class Adjusted(Settings, frozen=True, tag="adjusted", tag_field="kind"):
+    tau: NotNegative = 1.0  # strength: logit adjustment
+    smoothing: Share = 0.01  # added to the share of each class: ReBaFL
+
+
+class Margin(Settings, frozen=True, tag="margin", tag_field="kind"):
+    tau: NotNegative = 1.0  # margin of a class with one example: FedLC
+
+
+class Balanced(Settings, frozen=True, tag="balanced", tag_field="kind"):
+    """Balanced softmax, by the labels of all clients; in simulation alone."""
+
+
+LabelSkew = Damped | Scaled | Adjusted | Margin | Balanced
+
+
 class Client(Settings, frozen=True):
     learning_rate: Positive
     batch_size: Count
@@ -220,6 +245,7 @@ class Client(Settings, frozen=True):
     distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
     temperature: Positive = 1.0
     proximal: NotNegative = 0.0  # nu
+    label_skew: LabelSkew | None = None  # the supervised loss; default plain cross-entropy
 
 
 class Sgd(Settings, frozen=True, tag="sgd", tag_field="optimizer"):

@@ -138,3 +138,7 @@ def legend(options: Options, compared: bool) -> list[str]:
             f"{FEWEST_PAIRS} pairs on"
         )
     return lines
+
+
+def percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{100 * share:.1f} %"

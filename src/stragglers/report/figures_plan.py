@@ -1,5 +1,8 @@
-"""A plan as a picture: who is how slow, and what the server waits for."""
+"""Plans and fits as pictures: how slow each group is, and what the server waits for."""
 
+from collections.abc import Mapping, Sequence
+
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,7 +12,9 @@ from numpy.typing import NDArray
 from stragglers.planning.availability import HOUR
 from stragglers.planning.population import Population
 from stragglers.planning.schedule import Fate, Schedule
+from stragglers.report.colours import DASHES
 from stragglers.report.colours import GROUPS as COLOURS
+from stragglers.report.figures import STYLE, as_it_is
 
 
 def plan_figure(
@@ -130,3 +135,25 @@ def _first_rows(schedule: Schedule, most: int = 120, each: int = 40) -> tuple[ND
 
 def _colours(population: Population) -> list[str]:
     return [COLOURS[index % len(COLOURS)] for index in range(len(population.groups))]
+
+
+Times = Mapping[str, NDArray[np.float64]]  # of a group, seconds: "log" and "fitted"
+
+
+@matplotlib.rc_context(STYLE)
+def fit_figure(times: Mapping[str, Times], percent: Sequence[int], title: str) -> Figure:
+    """Percent of reports by the time that they took, of each group: measured, and as fitted."""
+    figure = Figure(figsize=(6, 3.8), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title, parse_math=False)
+    for index, (name, found) in enumerate(times.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        axes.plot(found["log"], percent, color=colour, label=as_it_is(name))
+        axes.plot(found["fitted"], percent, color=colour, linestyle=DASHES["dash"])
+    axes.plot([], [], color="grey", label="measured")
+    axes.plot([], [], color="grey", linestyle=DASHES["dash"], label="fitted")
+    if all(found["log"][0] > 0 for found in times.values()):
+        logarithmic(axes)
+    axes.set(xlabel="T [s]", ylabel="reports [%], each client once", ylim=(0, 100))
+    axes.legend(frameon=False)
+    return figure

@@ -19,8 +19,8 @@ from rich import box
 from rich.table import Table as Grid
 
 from stragglers.report.cells import blocks, legend
+from stragglers.report.console import console
 from stragglers.report.result_table import METRICS, Options, Row, Table
-from stragglers.report.terminal import console
 
 
 def text(tables: Sequence[Table], options: Options) -> str:

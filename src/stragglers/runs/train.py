@@ -19,7 +19,8 @@ from stragglers.config import build, influence, settings
 from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
 from stragglers.planning.schedule import Fate, Schedule
-from stragglers.simulator.local_training import Client, check_countable
+from stragglers.simulator.label_skew import KINDS, LabelSkew
+from stragglers.simulator.local_training import Local, check_countable
 from stragglers.simulator.memory import check_history
 from stragglers.simulator.prepare import Trial
 from stragglers.simulator.simulate import Simulation
@@ -145,9 +146,9 @@ def _whole(given: settings.Task) -> Task:
 
 
 @cache
-def local(given: settings.Client, bfloat16: bool = False) -> Client:
+def local(given: settings.Client, bfloat16: bool = False) -> Local:
     """How clients train; equal settings give the same object, and so the same program."""
-    return Client(
+    return Local(
         learning_rate=given.learning_rate,
         batch_size=given.batch_size,
         last_batch=given.last_batch,
@@ -157,7 +158,14 @@ def local(given: settings.Client, bfloat16: bool = False) -> Client:
         temperature=given.temperature,
         proximal=given.proximal,
         bfloat16=bfloat16,
+        label_skew=_label_skew(given.label_skew),
     )
+
+
+def _label_skew(given: settings.LabelSkew | None) -> LabelSkew | None:
+    if given is None:
+        return None
+    return KINDS[str(given.__struct_config__.tag)](**build.fields(given))
 
 
 @cache

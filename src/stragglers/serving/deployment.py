@@ -19,7 +19,7 @@ from stragglers.config import build, influence, settings
 from stragglers.planning.report_weights import Reports, Weigh
 from stragglers.runs.train import algorithm, local
 from stragglers.simulator.coordinator import Buffer, Rounds
-from stragglers.simulator.local_training import Client, local_steps
+from stragglers.simulator.local_training import Local, local_steps
 
 
 class Deployment(NamedTuple):
@@ -27,7 +27,7 @@ class Deployment(NamedTuple):
     policy: Rounds | Buffer
     weigh: Weigh
     steps: int
-    client: Client
+    client: Local
     epochs: float
     seed: int
 
@@ -43,6 +43,11 @@ def deployment(experiment: settings.Experiment) -> Deployment:
             raise BadInput(
                 f"schedule.{name} is for simulated clients, expected none; real ones have their own"
             )
+    if isinstance(client.label_skew, settings.Balanced):
+        raise BadInput(
+            "client.label_skew.kind = 'balanced': a real client knows its own labels "
+            "alone. Set another kind."
+        )
     weight = experiment.aggregation
     policy, counted = _policy(given)
     return Deployment(
@@ -56,7 +61,7 @@ def deployment(experiment: settings.Experiment) -> Deployment:
     )
 
 
-def _weighing(given: settings.Aggregation, client: Client, epochs: float) -> Weigh:
+def _weighing(given: settings.Aggregation, client: Local, epochs: float) -> Weigh:
     """Clients report their examples; how many local steps these take is known."""
     weigh = influence.weighing(given)
 

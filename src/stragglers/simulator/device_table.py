@@ -53,8 +53,12 @@ def table_of(
     first: NDArray[np.int64],
     steps: NDArray[np.int64],
     weight: NDArray[Any],
+    client: NDArray[np.integer] | None = None,
 ) -> Table:
-    """Puts the rows on the device; `first` is where each client's examples begin."""
+    """Puts the rows on the device; `first` is where each client's examples begin.
+
+    `client` is given if the local loss depends on the client's labels (`Data.counts`).
+    """
     each = rounded(joint.slots)
 
     def column(values: NDArray[Any]) -> jax.Array:
@@ -67,7 +71,10 @@ def table_of(
 
     turn = lanes.trial, lanes.version
     return Table(
-        job=Job(*map(column, (joint.dispatch, first, sizes, joint.examples, steps))),
+        job=Job(
+            *map(column, (joint.dispatch, first, sizes, joint.examples, steps)),
+            client=None if client is None else column(client),
+        ),
         trial=column(joint.trial),
         weight=column(weight),
         starting=Starting(column(joint.version), column(joint.teacher)),

@@ -23,7 +23,7 @@ from stragglers.algorithms.base import Algorithm, Download, Params, Sum, downloa
 from stragglers.simulator import device_mesh as devices
 from stragglers.simulator.device_table import Table
 from stragglers.simulator.handover import Ending, corrupted, hand_over
-from stragglers.simulator.local_training import Batch, Client, Data, local_sgd, local_training
+from stragglers.simulator.local_training import Batch, Data, Local, local_sgd, local_training
 from stragglers.simulator.programs import compiled
 from stragglers.simulator.server_step import Carry, add, models_of, server_step, state_of
 from stragglers.tasks.base import Lesson, Task
@@ -42,20 +42,20 @@ class Code(NamedTuple):
 
     lesson: Lesson
     algorithm: Algorithm
-    client: Client
+    local: Local
     mesh: Mesh | None = None
 
 
 def program(
     task: Task,
     algorithm: Algorithm,
-    client: Client,
+    local: Local,
     carry: Carry,
     feed: Feed,
     mesh: Mesh | None = None,
 ) -> jax.stages.Compiled:
     """(carry, feed, first, last) -> carry after legs first to last; the old one is gone."""
-    code = Code(task.lesson, algorithm, client, mesh)
+    code = Code(task.lesson, algorithm, local, mesh)
     return compiled(_advance, (code,), carry, feed, np.int32(0), np.int32(0))
 
 
@@ -79,7 +79,7 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     """A server step of a single trial: trains its clients in the order of dispatch."""
     table, server = feed.table, trees.row(carry.server, 0)
     begin, end = _own_lanes(code, table, leg)
-    train = local_training(code.lesson, code.client)
+    train = local_training(code.lesson, code.local)
 
     def one_client(place: jax.Array, parts: tuple[Sum, jax.Array]) -> tuple[Sum, jax.Array]:
         buckets, lost = parts
@@ -115,8 +115,8 @@ class _Lane(NamedTuple):
 
 def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     """A leg of all trials: as many clients at once as there are lanes, each trial at its pace."""
-    client, table, data, trials = code.client, feed.table, feed.data, feed.seed.size
-    algorithm, local = code.algorithm, local_sgd(code.lesson, client)
+    local, table, data, trials = code.local, feed.table, feed.data, feed.seed.size
+    algorithm, sgd = code.algorithm, local_sgd(code.lesson, local)
     begin, end = _own_lanes(code, table, leg)
 
     def model_of(carry: Carry, row: jax.Array) -> Params:
@@ -130,12 +130,12 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
 
     @jax.vmap
     def batches(row: jax.Array, step: jax.Array) -> Batch:
-        return local.batch(seed_of(row), trees.row(table.job, row), step)
+        return sgd.batch(seed_of(row), trees.row(table.job, row), step)
 
     def teachers(carry: Carry, rows: jax.Array) -> Params:
         """One for each lane where the algorithm has its own; else nobody needs a copy."""
         teach = algorithm.teach
-        if not (teach and client.distillation):
+        if not (teach and local.distillation):
             return None
 
         def one(row: jax.Array) -> Params:
@@ -149,15 +149,15 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         models = models_of(algorithm, carry)
 
         @jax.vmap
-        def sgd(lane: _Lane, row: jax.Array) -> Params:
+        def trained(lane: _Lane, row: jax.Array) -> Params:
             # Lanes that wait or are done go on with anything: nobody takes what they make.
             model, job = model_of(carry, row), trees.row(table.job, row)
             sent = Download(model, model if lane.teacher is None else lane.teacher)
-            return local.sgd(data, seed_of(row), sent, job, lane.step, lane.params, lane.batch)
+            return sgd.step(data, seed_of(row), sent, job, lane.step, lane.params, lane.batch)
 
         def tick(_: jax.Array, lane: _Lane) -> _Lane:
             row = row_at(lane.place)
-            params, step = sgd(lane, row), lane.step + 1
+            params, step = trained(lane, row), lane.step + 1
             return lane._replace(params=params, step=step, batch=batches(row, step))
 
         def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> Any:

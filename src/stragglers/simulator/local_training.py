@@ -10,6 +10,9 @@
 
 The teacher is the model that the client was sent, unless the algorithm sends another. It is
 evaluated without dropout, and no gradient flows into it. rho = 0 or nu = 0 removes the term.
+
+The supervised loss may account for the labels of the client (`label_skew.py`); the other terms see
+the model's own logits.
 """
 
 import math
@@ -27,11 +30,13 @@ from stragglers._core.shuffle import hashed, seed_word, shuffled
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Download, Params
 from stragglers.planning.schedule import batches
+from stragglers.simulator import label_skew
 from stragglers.simulator.device_mesh import on_all
+from stragglers.simulator.label_skew import Balanced, LabelSkew
 from stragglers.tasks.base import Lesson, Task
 
 
-class Client(NamedTuple):
+class Local(NamedTuple):
     """How every client trains."""
 
     learning_rate: float
@@ -44,23 +49,25 @@ class Client(NamedTuple):
     temperature: float = 1.0
     proximal: float = 0.0  # nu
     bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
+    label_skew: LabelSkew | None = None  # the supervised loss; None: plain cross-entropy
 
 
-def check_client(client: Client) -> None:
+def check_local(local: Local) -> None:
     """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
-    for name, kind in get_type_hints(Client).items():
-        value = getattr(client, name)
+    for name, kind in get_type_hints(Local).items():
+        value = getattr(local, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
             choices = ", ".join(map(repr, get_args(kind)))
-            raise BadInput(f"client: {name}={shown(value)}, expected one of: {choices}")
-    if not isinstance(client.batch_size, int | np.integer) or client.batch_size < 1:
-        raise BadInput(f"client: batch_size={client.batch_size}, expected a whole number >= 1")
+            raise BadInput(f"Local: {name}={shown(value)}, expected one of: {choices}")
+    if not isinstance(local.batch_size, int | np.integer) or local.batch_size < 1:
+        raise BadInput(f"Local: batch_size={local.batch_size}, expected a whole number >= 1")
     for name in ("learning_rate", "temperature"):
-        if not 0 < getattr(client, name) < math.inf:
-            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number > 0")
+        if not 0 < getattr(local, name) < math.inf:
+            raise BadInput(f"Local: {name}={getattr(local, name)}, expected a finite number > 0")
     for name in ("distillation", "proximal"):
-        if not 0 <= getattr(client, name) < math.inf:
-            raise BadInput(f"client: {name}={getattr(client, name)}, expected a finite number >= 0")
+        if not 0 <= getattr(local, name) < math.inf:
+            raise BadInput(f"Local: {name}={getattr(local, name)}, expected a finite number >= 0")
+    label_skew.check(local.label_skew)
 
 
 class Data(NamedTuple):
@@ -68,12 +75,30 @@ class Data(NamedTuple):
 
     x: jax.Array
     y: jax.Array
+    # Labels of each client, [clients, classes], or of all of them, [classes]; None if no loss asks.
+    counts: jax.Array | None = None
 
 
-def on_device(task: Task, mesh: Mesh | None = None) -> Data:
+def on_device(task: Task, mesh: Mesh | None = None, skew: LabelSkew | None = None) -> Data:
     """A CPU takes the examples where they are, even if that is in a file; text is held once."""
     x = on_all(mesh, np.asarray(task.x))
-    return Data(x, x if task.y is task.x else on_all(mesh, np.asarray(task.y)))
+    y = x if task.y is task.x else on_all(mesh, np.asarray(task.y))
+    if label_skew.acting(skew) is None:
+        return Data(x, y)
+    params = jax.eval_shape(task.model.init, jax.random.key(0))
+    classes = classes_of(task.lesson, params, task.x[:1])
+    if isinstance(skew, Balanced):
+        return Data(x, y, on_all(mesh, label_skew.global_counts(task.y, classes)))
+    return Data(x, y, on_all(mesh, label_skew.label_counts(task.y, task.offsets, classes)))
+
+
+def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
+    """How many classes a model tells apart."""
+
+    def logits(params: Params, x: jax.Array) -> jax.Array:
+        return lesson.model.apply(params, lesson.prepare(x, None), None)
+
+    return jax.eval_shape(logits, params, x).shape[-1]
 
 
 class Job(NamedTuple):
@@ -84,14 +109,15 @@ class Job(NamedTuple):
     size: Any  # n, its number of examples
     positions: Any  # examples to go through, epochs included
     steps: Any  # batches to train on
+    client: Any = None  # its row of `Data.counts`, if these have rows
 
 
 def local_steps(
-    positions: NDArray[np.int64], client: Client, cut: NDArray[np.bool_] | bool
+    positions: NDArray[np.int64], local: Local, cut: NDArray[np.bool_] | bool
 ) -> NDArray[np.int64]:
     """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
-    check_countable(positions, client.batch_size)
-    return batches(positions, client.batch_size, cut if client.last_batch != "drop" else True)
+    check_countable(positions, local.batch_size)
+    return batches(positions, local.batch_size, cut if local.last_batch != "drop" else True)
 
 
 def check_countable(positions: NDArray[np.int64], batch_size: int) -> None:
@@ -109,56 +135,62 @@ class Batch(NamedTuple):
     valid: jax.Array  # within the client's work
 
 
-class Local(NamedTuple):
+class LocalSgd(NamedTuple):
     """Local SGD in pieces, for one client; `vmap` makes it one for each lane."""
 
     batch: Callable[[jax.Array, Job, jax.Array], Batch]  # seed, job, step
-    sgd: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
+    step: Callable[[Data, jax.Array, Download, Job, jax.Array, Params, Batch], Params]
 
 
-def local_sgd(lesson: Lesson, client: Client) -> Local:
+def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
     """Builds one step of local SGD."""
-    distance = _distance(client)
+    distance, skew = _distance(local), label_skew.acting(local.label_skew)
 
     def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
-        if not client.bfloat16:
+        if not local.bfloat16:
             return lesson.model.apply(params, x, key)
         params, x = trees.cast((params, x), jnp.bfloat16)
         return lesson.model.apply(params, x, key).astype(jnp.float32)
 
     def objective(
-        params: Params, sent: Download, x: jax.Array, y: jax.Array, valid: jax.Array, key: jax.Array
+        params: Params,
+        sent: Download,
+        x: jax.Array,
+        y: jax.Array,
+        valid: jax.Array,
+        key: jax.Array,
+        terms: tuple[Any, Any],
     ) -> jax.Array:
         logits = network(params, x, key)
-        losses = lesson.loss(logits, y)
-        count = jnp.maximum(jnp.sum(valid), 1) if client.last_batch == "keep" else len(x)
-        if client.distillation:
+        losses = lesson.loss(_calibrated(logits, *terms), y)
+        count = jnp.maximum(jnp.sum(valid), 1) if local.last_batch == "keep" else len(x)
+        if local.distillation:
             teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
             psi = distance(logits, teacher)
             if lesson.position_weight:
                 psi = psi * lesson.position_weight(y)
-            rho = client.distillation * (count if client.distillation_term == "sum" else 1)
+            rho = local.distillation * (count if local.distillation_term == "sum" else 1)
             losses = losses + rho * _total(psi)
         total = jnp.mean(losses)
-        if client.last_batch == "keep":
+        if local.last_batch == "keep":
             total = jnp.sum(losses, where=valid) / count
-        if client.proximal:
+        if local.proximal:
             drift = trees.subtract(params, sent.model)
-            total = total + client.proximal / 2 * _square(drift)
+            total = total + local.proximal / 2 * _square(drift)
         if lesson.penalty:
             total = total + lesson.penalty(params)
         return total
 
     def batch(seed: jax.Array, job: Job, step: jax.Array) -> Batch:
         size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
-        position = jnp.asarray(step, jnp.uint32) * np.uint32(client.batch_size)
-        position = position + jnp.arange(client.batch_size, dtype=jnp.uint32)
+        position = jnp.asarray(step, jnp.uint32) * np.uint32(local.batch_size)
+        position = position + jnp.arange(local.batch_size, dtype=jnp.uint32)
         dispatch = jnp.asarray(job.dispatch, jnp.uint32)
         epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
         row = job.first + shuffled(position % size, size, epoch).astype(jnp.int32)
         return Batch(row, position < job.positions)
 
-    def sgd(
+    def step(
         data: Data,
         seed: jax.Array,
         sent: Download,
@@ -170,30 +202,35 @@ def local_sgd(lesson: Lesson, client: Client) -> Local:
         key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
         augment, dropout = jax.random.split(jax.random.fold_in(key, step))
         x = lesson.prepare(data.x[examples.row], augment)
+        terms = (None, None)
+        if skew:
+            assert data.counts is not None  # on_device(task, mesh, client.label_skew)
+            counts = data.counts if job.client is None else data.counts[job.client]
+            terms = label_skew.terms(skew, counts, job.size, jnp)
         gradient = jax.grad(objective)(
-            params, sent, x, data.y[examples.row], examples.valid, dropout
+            params, sent, x, data.y[examples.row], examples.valid, dropout, terms
         )
         # Added, not subtracted: a form that a GPU's matrix product can end with.
-        return jax.tree.map(lambda w, g: -client.learning_rate * g + w, params, gradient)
+        return jax.tree.map(lambda w, g: -local.learning_rate * g + w, params, gradient)
 
-    return Local(batch, sgd)
+    return LocalSgd(batch, step)
 
 
 def local_training(
-    lesson: Lesson, client: Client
+    lesson: Lesson, local: Local
 ) -> Callable[[Data, jax.Array, Download, Job], Params]:
     """Builds (data, seed, download, job) -> delta: one client from start to end."""
-    local = local_sgd(lesson, client)
+    sgd = local_sgd(lesson, local)
 
     def train(data: Data, seed: jax.Array, sent: Download, job: Job) -> Params:
         def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:
             params, examples = carry
-            params = local.sgd(data, seed, sent, job, number, params, examples)
-            return params, local.batch(seed, job, number + 1)
+            params = sgd.step(data, seed, sent, job, number, params, examples)
+            return params, sgd.batch(seed, job, number + 1)
 
         # The next batch is carried, not computed where it is used: XLA would fuse the shuffle
         # into the gather and repeat it for every pixel.
-        begin = sent.model, local.batch(seed, job, jnp.int32(0))
+        begin = sent.model, sgd.batch(seed, job, jnp.int32(0))
         trained, _ = jax.lax.fori_loop(0, job.steps, step, begin)
         return trees.subtract(sent.model, trained)
 
@@ -201,23 +238,33 @@ def local_training(
 
 
 def on_own_data(
-    lesson: Lesson, client: Client, *, epochs: float = 1, seed: int = 0
+    lesson: Lesson, local: Local, *, epochs: float = 1, seed: int = 0
 ) -> Callable[[Any, Any, Any], Params]:
     """Builds (sent, x, y) -> trained weights: a client of a real fleet, with nobody else's data.
 
     `sent` has a model, its teacher and a dispatch number; with the simulator's seed and numbers a
     client's batches are those of the simulator.
     """
-    check_client(client)
-    train = jax.jit(local_training(lesson, client))
+    check_local(local)
+    if isinstance(local.label_skew, Balanced):
+        raise BadInput(
+            "client: label_skew = Balanced(): a real client knows its own labels alone. Give "
+            "another one."
+        )
+    skew = label_skew.acting(local.label_skew)
+    train = jax.jit(local_training(lesson, local))
 
     def trained(sent: Any, x: Any, y: Any) -> Params:
         if len(x) == 0:
             return sent.model
         positions = np.array([int(epochs * len(x))])
-        steps = local_steps(positions, client, cut=False)
+        steps = local_steps(positions, local, cut=False)
         job = Job(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
         data = Data(jnp.asarray(x), jnp.asarray(y))
+        if skew:
+            classes = classes_of(lesson, sent.model, x[:1])
+            counts = label_skew.label_counts(np.asarray(y), np.array([0, len(y)]), classes)
+            data = data._replace(counts=jnp.asarray(counts[0]))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
         delta = train(data, seed_word(seed), download, jax.tree.map(np.int32, job))
         return trees.subtract(download.model, delta)
@@ -225,9 +272,16 @@ def on_own_data(
     return trained
 
 
-def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
+def _calibrated(logits: jax.Array, factor: Any, addend: Any) -> jax.Array:
+    """What the supervised loss sees of the logits; see label_skew.py."""
+    if factor is not None:
+        logits = logits * factor.astype(logits.dtype)
+    return logits if addend is None else logits + addend.astype(logits.dtype)
+
+
+def _distance(local: Local) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """psi of each prediction: of an example, or of each position of one."""
-    t = client.temperature
+    t = local.temperature
 
     def cross_entropy(student: jax.Array, teacher: jax.Array) -> jax.Array:
         soft = jax.nn.softmax(teacher / t)
@@ -242,7 +296,7 @@ def _distance(client: Client) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return jnp.mean(jnp.square(student - teacher), axis=-1)
 
     return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
-        client.distillation_loss
+        local.distillation_loss
     ]
 
 

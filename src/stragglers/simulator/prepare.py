@@ -24,7 +24,7 @@ from stragglers.simulator import device_mesh as meshes
 from stragglers.simulator import engine, metrics, server_step
 from stragglers.simulator.device_table import table_of
 from stragglers.simulator.engine import Feed
-from stragglers.simulator.local_training import Client, check_client, local_steps, on_device
+from stragglers.simulator.local_training import Local, check_local, local_steps, on_device
 from stragglers.simulator.memory import Memory, check_fits, device_bytes, in_use, tree_bytes
 from stragglers.simulator.metrics import TestData
 from stragglers.simulator.packing import Load, lengths, pack
@@ -81,7 +81,7 @@ def set_up(
     task: Task,
     trials: Sequence[Trial],
     algorithm: Algorithm,
-    client: Client,
+    local: Local,
     *,
     stops: Sequence[int],
     weigh: Weigh,
@@ -90,7 +90,7 @@ def set_up(
     curve_examples: int | None,
 ) -> Setup:
     check(task)
-    check_client(client)
+    check_local(local)
     for trial in trials:
         _check_clients(task, trial.schedule)
     mesh = meshes.mesh_of(devices)
@@ -100,7 +100,7 @@ def set_up(
     ]
     joint = join(each)
     sizes = task.population.examples[joint.client]
-    steps = np.where(sizes > 0, local_steps(joint.examples, client, joint.cut), 0)
+    steps = np.where(sizes > 0, local_steps(joint.examples, local, joint.cut), 0)
     weight = weigh(Reports(joint.staleness, sizes, steps, joint.step, joint.before))
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise BadInput("weights of reports must be finite and not negative")
@@ -113,14 +113,24 @@ def set_up(
     if width % meshes.size(mesh):
         raise BadInput(f"lanes={width}; expected a multiple of the {meshes.size(mesh)} devices")
     carry = server_step.start(algorithm, params, joint.slots, int(legs[-1]), mesh)
-    data, seeds = on_device(task, mesh), meshes.on_all(mesh, seeds)
+    data = on_device(task, mesh, local.label_skew)
+    by_client = data.counts is not None and data.counts.ndim == 2
+    seeds = meshes.on_all(mesh, seeds)
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
     while True:
         packing = pack(load, width)
-        table = table_of(joint, packing, sizes, task.offsets[joint.client], steps, weight)
+        table = table_of(
+            joint,
+            packing,
+            sizes,
+            task.offsets[joint.client],
+            steps,
+            weight,
+            joint.client if by_client else None,
+        )
         feed = Feed(meshes.on_all(mesh, table), data, seeds)
-        advance = engine.program(task, algorithm, client, carry, feed, mesh)
+        advance = engine.program(task, algorithm, local, carry, feed, mesh)
         models = 1 + len(algorithm.others)
         memory = _memory(task, carry, feed, advance, every, some, mesh, models)
         narrower = _narrower(width, memory, meshes.size(mesh))

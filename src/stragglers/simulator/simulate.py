@@ -35,7 +35,7 @@ from stragglers.simulator.events import (
     Snapshot,
     Started,
 )
-from stragglers.simulator.local_training import Client
+from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Start, Trial, set_up
 from stragglers.simulator.trial_state import Result, TrialState
 from stragglers.tasks.base import Task
@@ -59,7 +59,7 @@ def simulate(
     task: Task,
     schedule: Schedule,
     algorithm: Algorithm,
-    local: Client,
+    local: Local,
     *,
     seed: int = 0,
     **options: Unpack[Options],
@@ -86,12 +86,12 @@ def simulate(
         >>> from stragglers.algorithms.fedavg import fedavg
         >>> from stragglers.planning.latency import PER_DOMAIN, latency
         >>> from stragglers.planning.rounds import over_selected
-        >>> from stragglers.simulator.local_training import Client
+        >>> from stragglers.simulator.local_training import Local
         >>> from stragglers.tasks.glyphs import glyphs
         >>> task = glyphs(writers=12)
         >>> delay = latency(task.population, PER_DOMAIN, seed=0)
         >>> schedule = over_selected(12, delay, seed=0, updates=8, goal=2, cohort=3)
-        >>> result = simulate(task, schedule, fedavg(optax.sgd(1.0)), Client(0.05, 20))
+        >>> result = simulate(task, schedule, fedavg(optax.sgd(1.0)), Local(0.05, 20))
         >>> [(point.step, point.updates) for point in result.curve], result.trained
         ([(4, 8)], 8)
     """
@@ -103,7 +103,7 @@ def simulate_events(
     task: Task,
     schedule: Schedule,
     algorithm: Algorithm,
-    local: Client,
+    local: Local,
     *,
     seed: int = 0,
     **options: Unpack[Options],
@@ -142,12 +142,12 @@ def simulate_events(
         >>> from stragglers.algorithms.fedavg import fedavg
         >>> from stragglers.planning.latency import PER_DOMAIN, latency
         >>> from stragglers.planning.rounds import over_selected
-        >>> from stragglers.simulator.local_training import Client
+        >>> from stragglers.simulator.local_training import Local
         >>> from stragglers.tasks.glyphs import glyphs
         >>> task = glyphs(writers=12)
         >>> delay = latency(task.population, PER_DOMAIN, seed=0)
         >>> schedule = over_selected(12, delay, seed=0, updates=8, goal=2, cohort=3)
-        >>> server, local = fedavg(optax.sgd(1.0)), Client(0.05, 20)
+        >>> server, local = fedavg(optax.sgd(1.0)), Local(0.05, 20)
         >>> for event in simulate_events(task, schedule, server, local, evaluate_at=[2], chunk=2):
         ...     match event:
         ...         case Progressed(step=step, steps=steps):
@@ -169,7 +169,7 @@ def simulate_together(
     task: Task,
     trials: Sequence[Trial],
     algorithm: Algorithm,
-    local: Client,
+    local: Local,
     **options: Unpack[Options],
 ) -> list[Result]:
     """Trains trials of one experiment in one program, each as if it were alone.
@@ -184,7 +184,7 @@ def events_together(
     task: Task,
     trials: Sequence[Trial],
     algorithm: Algorithm,
-    local: Client,
+    local: Local,
     **options: Unpack[Options],
 ) -> Iterator[Event]:
     """Trains as `simulate_together` does, and yields what happens: all events name their trial."""
@@ -213,7 +213,7 @@ class Simulation:
         task: Task,
         trials: Sequence[Trial],
         algorithm: Algorithm,
-        local: Client,
+        local: Local,
         *,
         evaluate_at: Sequence[int] | None = None,
         weigh: Weigh = report_weights,

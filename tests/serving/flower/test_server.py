@@ -20,7 +20,7 @@ from stragglers.serving.flower.client import answer
 from stragglers.serving.flower.server import serve
 from stragglers.serving.serve import Clock
 from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
-from stragglers.simulator.local_training import Client, on_own_data
+from stragglers.simulator.local_training import Local, on_own_data
 from stragglers.simulator.simulate import simulate
 from tests.support.helpers import linear_task, table_latency
 
@@ -155,7 +155,7 @@ def test_a_fleet_learns_what_the_simulator_does(monkeypatch, rho):
     delays = np.random.default_rng(0).integers(1, 7, 60).astype(float)
     policy = Rounds(goal=3, cohort=5, late_rounds=4)
     server = fare_dust(optax.adam(0.05), k=4)
-    local = Client(0.2, 4, distillation=rho)
+    local = Local(0.2, 4, distillation=rho)
     plan = over_selected(
         9,
         table_latency(delays, task.population.examples),

@@ -267,8 +267,8 @@ MUTATIONS = [
     Mutation(
         "models",
         "simulator/simulate.py",
-        "course.model = _of(model, carry.server, trial)",
-        "course.model = _of(algorithm.model, carry.server, trial)",
+        "_replace(model=_of(model, snapshot.carry.server, trial))",
+        "_replace(model=_of(self.algorithm.model, snapshot.carry.server, trial))",
         "every model is the first",
     ),
     Mutation(
@@ -457,15 +457,15 @@ MUTATIONS = [
     Mutation(
         "resume",
         "runs/recorder.py",
-        "course.curve = list(map(_point, evaluations(curve)))",
-        "course.curve = []",
+        "state._replace(curve=tuple(map(_point, evaluations(curve))))",
+        "state._replace(curve=())",
         "a run that goes on forgets its points",
     ),
     Mutation(
         "resume",
         "simulator/simulate.py",
-        "for stop in stops[evaluated:]:",
-        "for stop in stops[max(evaluated - 1, 0) :]:",
+        "for stop in self.stops[evaluated:]:",
+        "for stop in self.stops[max(evaluated - 1, 0) :]:",
         "a row of the curve is repeated",
     ),
     Mutation(

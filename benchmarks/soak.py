@@ -26,9 +26,9 @@ from stragglers.planning.latency import PER_DOMAIN, latency
 from stragglers.planning.population import PAPER_GROUPS, Population
 from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Schedule
+from stragglers.simulator.events import Progressed, Started
 from stragglers.simulator.local_training import Local
-from stragglers.simulator.simulate import simulate
-from stragglers.simulator.trial_state import Progress
+from stragglers.simulator.simulate import simulate_events
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import cross_entropy, is_right
 from stragglers.tasks.models.base import Model
@@ -102,10 +102,10 @@ class Watch:
         self.readings: list[tuple[int, float, int, int]] = []
         self.began = self.cpu_began = 0.0
 
-    def start(self, _: object) -> None:
+    def start(self) -> None:
         self.began, self.cpu_began = time.perf_counter(), time.thread_time()
 
-    def look(self, progress: Progress) -> None:
+    def look(self, progress: Progressed) -> None:
         files = len(os.listdir("/proc/self/fd"))
         self.readings.append(
             (progress.trained, resident(), files, len(os.listdir("/proc/self/task")))
@@ -125,19 +125,14 @@ def soak(name: str, task: Task, algorithm: Algorithm, client: Local, plan: Sched
     handler.emit = lambda record: compiled.append(record.getMessage())  # pyright: ignore
     logging.getLogger("jax").addHandler(handler)
 
-    def started(start: object) -> None:
-        watch.start(start)
-        compiled.clear()
-
-    simulate(
-        task,
-        plan,
-        algorithm,
-        client,
-        on_start=started,
-        on_progress=watch.look,
-        evaluate_at=np.linspace(0, plan.steps, 21)[1:].astype(int).tolist(),
-    )
+    stops = np.linspace(0, plan.steps, 21)[1:].astype(int).tolist()
+    for event in simulate_events(task, plan, algorithm, client, evaluate_at=stops):
+        match event:
+            case Started():
+                watch.start()
+                compiled.clear()
+            case Progressed():
+                watch.look(event)
     wall = time.perf_counter() - watch.began
     share = (time.thread_time() - watch.cpu_began) / wall
     logging.getLogger("jax").removeHandler(handler)

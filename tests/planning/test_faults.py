@@ -17,6 +17,7 @@ from stragglers.planning.population import Population
 from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from stragglers.runs import train
+from stragglers.simulator.simulate import results
 
 CLIENTS, MANY = 1000, 100_000
 WHO = np.random.default_rng(0).integers(CLIENTS, size=MANY)
@@ -407,7 +408,8 @@ def test_faults_that_cannot_be_are_one_line(change, complaint):
 def test_training_drops_exactly_the_corrupted_reports():
     changes = ["updates=60", "task.writers=60", "faults.nan=0.1", "huge=0.1", "duplicate=0.2"]
     trial = train.prepare(experiment(*changes, "evaluations=3"))
-    (result,) = train.train([trial])
+    simulation = train.simulation([trial])
+    (result,) = results(simulation.events(simulation.first()))
     used = trial.schedule.fate == Fate.ON_TIME
     corrupt = np.isin(trial.schedule.fault, (Fault.NAN, Fault.HUGE))
     assert result.dropped == np.sum(used & corrupt) > 3 and result.diverged is None

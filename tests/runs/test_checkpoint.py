@@ -19,11 +19,12 @@ from stragglers._core.errors import BadInput
 from stragglers.config import loading
 from stragglers.report import result_table
 from stragglers.runs import checkpoint, recorder, records, workers
+from stragglers.runs.recorder import Kept, Said
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News, Terms
 from stragglers.simulator import simulate
-from stragglers.simulator.simulate import Moment
-from stragglers.simulator.trial_state import Course
+from stragglers.simulator.events import Snapshot
+from stragglers.simulator.trial_state import TrialState
 from tests.support.disk import spoil
 
 ROUNDS = ["writers=12", "goal=3", "updates=30", "evaluations=4"]
@@ -41,26 +42,26 @@ def experiment(row, *more):
 
 
 def record(out, experiments, stop=lambda: False, **options):
-    """Trains, and says what was said; ends with `Kept` if `stop` says so."""
+    """Trains, and says what was said; the last word is `kept` if `stop` says so."""
     jobs = [Job("a test", "a", out / str(each.seed), each, "t") for each in experiments]
     return record_jobs(jobs, stop, **options)
 
 
 def record_jobs(jobs, stop=lambda: False, **options):
+    events = recorder.record(
+        [job.folder for job in jobs],
+        [job.name for job in jobs],
+        [job.experiment for job in jobs],
+        stop=stop,
+        **options,
+    )
     said = []
-    try:
-        recorder.record(
-            [job.folder for job in jobs],
-            [job.name for job in jobs],
-            [job.experiment for job in jobs],
-            on_start=lambda start: None,
-            on_progress=lambda trial, progress: None,
-            say=said.append,
-            stop=stop,
-            **options,
-        )
-    except checkpoint.Kept:
-        said.append("kept")
+    for event in events:
+        match event:
+            case Said(line):
+                said.append(line)
+            case Kept():
+                said.append("kept")
     return said
 
 
@@ -152,12 +153,18 @@ def test_a_damaged_checkpoint_costs_what_came_after_the_one_before(tmp_path):
 def test_what_a_diverged_trial_had_is_kept(tmp_path, monkeypatch):
     """It trains no more, but its model is the one that was evaluated last."""
     two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
-    goes_on = Course.goes_on
+    set_up, after_, first = simulate.set_up, TrialState.after, []
 
-    def until_two(course, step, dropped, finite):
-        goes_on(course, step, dropped, finite if course.trial.seed else min(finite, 2))
+    def prepared(*given, **options):
+        setup = set_up(*given, **options)
+        first[:] = [setup.works[0]]
+        return setup
 
-    monkeypatch.setattr(Course, "goes_on", until_two)
+    def until_two(state, work, step, dropped, finite):
+        return after_(state, work, step, dropped, min(finite, 2) if work is first[0] else finite)
+
+    monkeypatch.setattr(simulate, "set_up", prepared)
+    monkeypatch.setattr(TrialState, "after", until_two)
     record(tmp_path / "whole", two)
     assert record(tmp_path / "parts", two, after(4)) == ["kept"]
     record(tmp_path / "parts", two)
@@ -212,15 +219,15 @@ def test_the_end_of_the_time_and_a_signal_keep_what_is_there(tmp_path):
 # Without training.
 
 
-def moment(step):
-    course = Course(None, None, model={"w": jnp.full(3, step, jnp.float32)})  # type: ignore
+def snapshot(step):
+    state = TrialState({"w": jnp.full(3, step, jnp.float32)})
     carry = {"a": jnp.arange(4) + step, "b": [jnp.float32(0.1), jnp.zeros((2, 0, 3), jnp.int8)]}
-    return Moment(step, step / 3, carry, [course])  # type: ignore
+    return Snapshot(step, step / 3, carry, (state,))  # type: ignore
 
 
 def save(folder, step):
     folder.mkdir(exist_ok=True)
-    checkpoint.save(folder, moment(step), [b"{}\n" * step], {"jax": 1}, {"spent_s": 0.5})
+    checkpoint.save(folder, snapshot(step), [b"{}\n" * step], {"jax": 1}, {"spent_s": 0.5})
 
 
 def test_types_and_shapes_come_back(tmp_path):
@@ -228,13 +235,13 @@ def test_types_and_shapes_come_back(tmp_path):
     found, lines = checkpoint.newest(tmp_path)
     assert found and lines == [] and found.curves == [b"{}\n" * 7]
     assert found.manifest.facts == {"spent_s": 0.5}
-    again, expected = checkpoint.restore(found, moment(0)), moment(7)
+    again, expected = checkpoint.restore(found, snapshot(0)), snapshot(7)
     assert (again.step, again.wall_s) == (7, 7 / 3)
     for name, leaf in checkpoint._named(checkpoint._state(expected)).items():
         other = checkpoint._named(checkpoint._state(again))[name]
         assert other.dtype == leaf.dtype
         np.testing.assert_array_equal(other, leaf)
-    first = moment(0)
+    first = snapshot(0)
     first.carry["a"] = jnp.zeros(4, jnp.float32)  # type: ignore
     with pytest.raises(BadInput, match="other arrays than this version trains"):
         checkpoint.restore(found, first)

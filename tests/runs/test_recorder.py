@@ -1,4 +1,5 @@
 import json
+from contextlib import closing
 
 import jax
 import numpy as np
@@ -8,24 +9,23 @@ from safetensors.numpy import load_file
 from stragglers._core.errors import BadInput
 from stragglers.config import loading
 from stragglers.runs import curve, records, run_folder
-from stragglers.runs.recorder import record
-from stragglers.runs.train import prepare, train
+from stragglers.runs.recorder import Said, record
+from stragglers.runs.train import prepare, simulation
+from stragglers.simulator.events import Evaluated, Progressed
+from stragglers.simulator.simulate import results
 
 NAME = "glyphs/per-domain/feast"
 SMALL = ["writers=12", "goal=3", "updates=25", "evaluations=3"]
 EXPERIMENT = loading.experiment_from(loading.override_all(loading.read(NAME), SMALL))
 
 
-def recorded(folder, interrupt=lambda trial, progress: None, experiments=(EXPERIMENT,)):
+def events(folder, experiments=(EXPERIMENT,), **options):
     folders = [folder / f"run{number}" for number in range(len(experiments))]
-    return record(
-        folders,
-        [NAME] * len(folders),
-        experiments,
-        on_start=lambda start: None,
-        on_progress=interrupt,
-        say=lambda line: None,
-    )
+    return record(folders, [NAME] * len(folders), experiments, **options)
+
+
+def recorded(folder, experiments=(EXPERIMENT,)):
+    return results(events(folder, experiments))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,8 @@ def test_it_says_what_it_was_made_with_and_of(folder):
 
 
 def test_it_holds_what_training_gives(folder):
-    (result,) = train([prepare(EXPERIMENT)])
+    trained = simulation([prepare(EXPERIMENT)])
+    (result,) = results(trained.events(trained.first()))
     read = records.load(folder)
     assert len(result.curve) == 3 and read.run["trained"] == result.trained
     for index, point in enumerate(result.curve):
@@ -81,18 +82,32 @@ def test_late_reports_are_counted_as_they_are_used(folder):
 
 
 def test_an_interruption_leaves_what_was_evaluated_and_a_run_to_start_anew(tmp_path):
-    def interrupt(trial, progress):
-        if progress.metrics is not None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        recorded(tmp_path, interrupt)
+    with pytest.raises(KeyboardInterrupt), closing(events(tmp_path)) as happening:
+        for event in happening:
+            if isinstance(event, Progressed) and event.metrics is not None:
+                raise KeyboardInterrupt
     left = records.load(tmp_path / "run0")
     assert left.status == "running" and left.curve["step"].size == 1
     run_folder.check_free(tmp_path / "run0")
     recorded(tmp_path)
     again = records.load(tmp_path / "run0")
     assert again.status == "finished" and again.curve["step"].size == 3
+
+
+def test_closed_in_mid_run_it_leaves_no_lock_and_a_run_to_resume(tmp_path, folder):
+    happening = events(tmp_path, checkpoint_s=0)
+    for event in happening:
+        if isinstance(event, Evaluated):
+            break
+    with pytest.raises(BadInput, match="another process is writing this run"):
+        run_folder.check_free(tmp_path / "run0")
+    happening.close()
+    run_folder.check_free(tmp_path / "run0")
+    assert records.load(tmp_path / "run0").status == "running"
+    (resumed,) = (event for event in events(tmp_path) if isinstance(event, Said))
+    assert resumed.line.startswith("goes on from server step")
+    weights = [place / "model.safetensors" for place in (folder, tmp_path / "run0")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 def crashes(share):

@@ -1,7 +1,5 @@
 """Two devices train as one does: the same clients, the same sums, the same numbers."""
 
-from dataclasses import replace
-
 import jax
 import numpy as np
 import optax
@@ -14,9 +12,16 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.simulator import device_mesh
 from stragglers.simulator.coordinator import Buffer, Rounds
+from stragglers.simulator.events import ChunkEnded
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial, default_lanes
-from stragglers.simulator.simulate import simulate, simulate_together
+from stragglers.simulator.simulate import (
+    Simulation,
+    events_together,
+    results,
+    simulate,
+    simulate_together,
+)
 from tests.support.helpers import linear_task, load_of, matrix, plan_for
 
 STEPS, K = 10, 3
@@ -85,22 +90,20 @@ def test_trials_together_on_two_devices():
 
 
 def test_a_run_goes_on_where_it_stood():
+    algorithm, policy = KINDS["fare-dust"]
+    task = linear_task(dtype=np.float32)
+    trial = Trial(plan_for(task, policy, TABLE, seed=0, steps=STEPS))
+    options = dict(evaluate_at=[4], devices=2, chunk=2)
     whole = trained("fare-dust", np.float32, devices=2, chunk=2)
-    kept = []
-
-    def keep(moment):
-        if moment.step == 6 and not kept:
-            courses = [replace(course, curve=list(course.curve)) for course in moment.courses]
-            carry = jax.tree.map(np.array, moment.carry)
-            kept.append(moment._replace(carry=carry, courses=courses))
-
-    trained("fare-dust", np.float32, devices=2, chunk=2, on_chunk=keep)
-
-    def resume(first):
-        put = jax.tree.map(lambda a, b: jax.device_put(a, b.sharding), kept[0].carry, first.carry)
-        return kept[0]._replace(carry=put)
-
-    again = trained("fare-dust", np.float32, devices=2, chunk=2, resume=resume)
+    for event in events_together(task, [trial], algorithm, CLIENT, **options):
+        if isinstance(event, ChunkEnded) and event.snapshot.step == 6:
+            carry = jax.tree.map(np.array, event.snapshot.carry)  # valid until the next event
+            kept = event.snapshot._replace(carry=carry)
+            break
+    simulation = Simulation(task, [trial], algorithm, CLIENT, **options)
+    places = simulation.first().carry
+    put = jax.tree.map(lambda a, b: jax.device_put(a, b.sharding), kept.carry, places)
+    (again,) = results(simulation.events(kept._replace(carry=put)))
     np.testing.assert_array_equal(matrix(whole.params), matrix(again.params))
     np.testing.assert_array_equal(matrix(whole.model), matrix(again.model))
 

@@ -1,8 +1,11 @@
 """The simulator as a machine: repeatable, compiled once, and clear about what it cannot do."""
 
+import doctest
+import gc
 import logging
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -15,10 +18,19 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.faults import Fault
 from stragglers.planning.schedule import Fate
 from stragglers.simulator import prepare
+from stragglers.simulator import simulate as simulating
 from stragglers.simulator.coordinator import Buffer, Rounds
+from stragglers.simulator.events import (
+    ChunkEnded,
+    Diverged,
+    Evaluated,
+    Finished,
+    Progressed,
+    Started,
+)
 from stragglers.simulator.local_training import Local, on_own_data
-from stragglers.simulator.prepare import default_lanes
-from stragglers.simulator.simulate import simulate
+from stragglers.simulator.prepare import Trial, default_lanes
+from stragglers.simulator.simulate import Simulation, simulate, simulate_events
 from stragglers.tasks.base import check
 from tests.support.helpers import linear_task, load_of, matrix, plan_for, traced
 
@@ -41,10 +53,18 @@ def run(algorithm=FEDAVG, policy=ROUNDS, *, task=TASK, client=CLIENT, seed=0, **
     return simulate(task, plan(policy, seed=seed), algorithm, client, seed=seed, **options)
 
 
+def events(algorithm=FEDAVG, policy=ROUNDS, *, task=TASK, client=CLIENT, seed=0, **options):
+    return simulate_events(task, plan(policy, seed=seed), algorithm, client, seed=seed, **options)
+
+
+def happened(kind, *arguments, **options):
+    return [event for event in events(*arguments, **options) if isinstance(event, kind)]
+
+
 def story(result):
     """All of a result but the wall clock."""
     curve = [point._replace(wall_s=0.0) for point in result.curve]
-    return curve, jax.tree.map(np.asarray, result._replace(curve=[]))
+    return curve, jax.tree.map(np.asarray, result._replace(curve=()))
 
 
 def assert_same(a, b):
@@ -69,7 +89,7 @@ def test_the_same_run_gives_the_same_bits_in_chunks_of_any_length(kind):
 def test_evaluating_at_every_step_changes_nothing_but_the_curve(kind):
     once, always = run(*KINDS[kind]), run(*KINDS[kind], evaluate_at=range(STEPS + 1), chunk=7)
     assert [point.step for point in always.curve] == list(range(STEPS + 1))
-    assert once.curve == [always.curve[-1]._replace(wall_s=once.curve[0].wall_s)]
+    assert once.curve == (always.curve[-1]._replace(wall_s=once.curve[0].wall_s),)
     assert_same(once, always._replace(curve=once.curve))
     assert len({point.metrics.total_loss for point in always.curve}) > STEPS / 2
 
@@ -115,7 +135,7 @@ def test_of_whoever_a_time_limit_cuts_a_batch_that_is_not_done_is_not_done():
 def test_a_client_that_could_not_train_is_one_line(change, complaint):
     wrong = CLIENT._replace(**change)
     for train in (lambda: run(client=wrong), lambda: on_own_data(TASK.lesson, wrong)):
-        with pytest.raises(BadInput, match=f"Local: {complaint}") as error:
+        with pytest.raises(BadInput, match=f"client: {complaint}") as error:
             train()
         assert "\n" not in str(error.value)
 
@@ -150,20 +170,82 @@ def test_which_test_examples_are_for_validation_changes_nothing_else(monkeypatch
 
 
 def test_progress_is_told_in_order():
-    told = []
-    run(evaluate_at=[6], on_progress=told.append, chunk=4)
+    told = happened(Progressed, evaluate_at=[6], chunk=4)
     assert [p.step for p in told] == [4, 6, 10, 12] and {p.steps for p in told} == {STEPS}
     assert [p.trained for p in told] == [3 * p.step for p in told]
     assert told[0].metrics is None and told[2].metrics is not None
 
 
 def test_points_are_told_as_they_come():
-    told = []
-    result = run(*KINDS["fare-dust"], evaluate_at=[0, 6, 9], on_point=told.append)
-    assert told == result.curve and [point.step for point in told] == [0, 6, 9, 12]
+    options = dict(evaluate_at=[0, 6, 9])
+    told = [event.point for event in happened(Evaluated, *KINDS["fare-dust"], **options)]
+    (result,) = (event.result for event in happened(Finished, *KINDS["fare-dust"], **options))
+    assert len(told) == len(result.curve) and [point.step for point in told] == [0, 6, 9, 12]
     late = [point.late for point in told]
     assert late[0] == 0 < late[-1] and late == sorted(late)
     assert 3 * STEPS + late[-1] == result.trained
+
+
+def test_what_happens_is_yielded_in_order(monkeypatch):
+    seen = list(events(evaluate_at=[6], chunk=4))
+    chunk, end = [Progressed, ChunkEnded], [Finished]
+    expected = [Started, *2 * chunk, Evaluated, *2 * chunk, Evaluated, *end]
+    assert [type(event) for event in seen] == expected
+    assert seen[0].start.lanes == 1 and {event.trial for event in seen[-2:]} == {0}
+    assert_same(seen[-1].result, run(evaluate_at=[6]))
+    monkeypatch.setattr("stragglers.simulator.trial_state.HOPELESS", 9)
+    with traced([0, 1, 3, 4, 8]):
+        wild = events(task=spoiled(TASK, np.nan), evaluate_at=[0, 6], chunk=100)
+    *seen, finished = wild
+    assert [type(event) for event in seen] == [Started, Evaluated, Progressed, Diverged, ChunkEnded]
+    assert finished.result.diverged == seen[3].reason and "every client" in seen[3].reason
+
+
+def test_a_chunk_is_valid_until_the_next_event_is_asked_for():
+    happening = events(chunk=5)
+    chunk = next(event for event in happening if isinstance(event, ChunkEnded))
+    leaves = jax.tree.leaves(chunk.snapshot.carry)
+    assert chunk.snapshot.step == 5 and not any(leaf.is_deleted() for leaf in leaves)
+    next(happening)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(chunk.snapshot.carry.server))
+
+
+def test_a_run_that_is_closed_on_the_way_frees_the_device():
+    whole = run()  # compiled, and what stays with a task is on the device
+    before = in_use()
+    happening = events(chunk=5)
+    next(event for event in happening if isinstance(event, ChunkEnded))
+    assert in_use() > before
+    happening.close()
+    assert in_use() == before and list(happening) == []
+    assert_same(run(), whole)
+
+
+def in_use():
+    gc.collect()
+    return sum(array.nbytes for array in jax.live_arrays())
+
+
+def test_what_comes_after_a_snapshot_is_told_once():
+    whole = run(evaluate_at=[4, 8], chunk=3)
+    simulation = Simulation(TASK, [Trial(plan())], FEDAVG, CLIENT, evaluate_at=[4, 8], chunk=3)
+    seen = []
+    for event in simulation.events(simulation.first()):
+        seen.append(type(event))
+        if isinstance(event, ChunkEnded) and event.snapshot.step == 7:
+            kept = jax.tree.map(jnp.copy, event.snapshot.carry)
+            kept = event.snapshot._replace(carry=kept)
+            break
+    (result,) = simulating.results(simulation.events(kept))
+    assert seen.count(Evaluated) == 1 and len(result.curve) == 3
+    assert_same(result, whole)
+
+
+@pytest.mark.parametrize("function", [simulate, simulate_events])
+def test_the_example_in_its_docstring_runs(function):
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder(recurse=False).find(function, globs=vars(simulating)):
+        assert runner.run(example) == (0, len(example.examples)) and example.examples
 
 
 def test_another_trial_compiles_nothing(caplog):
@@ -240,7 +322,7 @@ def test_where_clients_have_all_diverged_does_not_go_by_the_clock(policy, way, m
     for chunk in (1, 2, 5, 100):
         result = simulate(task, given, FEDAVG, CLIENT, chunk=chunk, **WAYS[way])
         assert f"the last {bad[step]} reports up to server step {step + 1} " in result.diverged
-        assert result.trained == result.dropped == bad[step] and result.curve == []
+        assert result.trained == result.dropped == bad[step] and result.curve == ()
         assert result.params is None
 
 

@@ -13,9 +13,10 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.training_rows import rows_of
 from stragglers.simulator import prepare
 from stragglers.simulator.coordinator import Buffer, Rounds
+from stragglers.simulator.events import Evaluated, Finished, Started
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
-from stragglers.simulator.simulate import simulate, simulate_together
+from stragglers.simulator.simulate import events_together, simulate, simulate_together
 from stragglers.simulator.together import LEG, Joint, join, legs_of
 from tests.support.helpers import linear_task, matrix, plan_for
 
@@ -123,23 +124,17 @@ def test_models_of_one_training_as_of_their_own(kind, count, lanes):
     client = Local(learning_rate=0.2, batch_size=4, distillation=0.5, proximal=0.1)
     near = 0.0 if count == 1 else 1e-10
     options = dict(evaluate_at=[0, 4, STEPS], chunk=5, lanes=lanes)
-    seen = []
     with jax.enable_x64(count > 1):
         task = linear_task(dtype=np.float64 if count > 1 else np.float32)
         given = trials(task, policy)[:count]
-        together = simulate_together(
-            task,
-            given,
-            all_of(each),
-            client,
-            **options,
-            on_start=seen.append,
-            on_point=lambda which, point: seen.append(which),
-        )
+        seen = list(events_together(task, given, all_of(each), client, **options))
+        together = [event.result for event in seen if isinstance(event, Finished)]
         alone = [simulate_together(task, given, algorithm, client, **options) for algorithm in each]
     in_turn = [one for same in zip(*alone) for one in same]
-    assert seen[0].trials == count and seen[0].models == len(each)
-    assert seen[1:] == 3 * list(range(count * len(each)))
+    assert isinstance(seen[0], Started)
+    assert seen[0].start.trials == count and seen[0].start.models == len(each)
+    evaluated = [event.trial for event in seen if isinstance(event, Evaluated)]
+    assert evaluated == 3 * list(range(count * len(each)))
     for result, own in zip(together, in_turn, strict=True):
         np.testing.assert_allclose(matrix(result.params), matrix(own.params), rtol=0, atol=near)
         np.testing.assert_allclose(matrix(result.model), matrix(own.model), rtol=0, atol=near)
@@ -198,14 +193,6 @@ def test_a_history_is_not_copied(count, lanes):
     """Nor any other part of the program's memory as large as it."""
     task, rounds = linear_task(dtype=np.float32), 3000
     some = trials(task, Rounds(goal=3, cohort=5, late_rounds=rounds))[:count]
-    seen = []
-    simulate_together(
-        task,
-        some,
-        fare_dust(ADAM, k=rounds),
-        Local(0.1, 4, distillation=0.5),
-        lanes=lanes,
-        on_start=seen.append,
-    )
-    (start,) = seen
-    assert start.memory.program < 0.3 * start.memory.state
+    server, client = fare_dust(ADAM, k=rounds), Local(0.1, 4, distillation=0.5)
+    results = simulate_together(task, some, server, client, lanes=lanes)
+    assert results[0].start.memory.program < 0.3 * results[0].start.memory.state

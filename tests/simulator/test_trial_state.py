@@ -6,24 +6,25 @@ import numpy as np
 import pytest
 
 from stragglers.simulator.prepare import Work
-from stragglers.simulator.trial_state import HOPELESS, Course
+from stragglers.simulator.trial_state import HOPELESS, TrialState
 
 
-def course(clients, corrupt=()):
+def work(clients, corrupt=()):
     """Of a trial with so many clients a server step, some of whose reports faults corrupt."""
     trained = np.cumsum([0, *clients])
     damaged = np.cumsum([0, *(corrupt or np.zeros_like(clients))])
     nothing = np.zeros_like(trained)
-    return Course(None, Work(trained, trained - damaged, nothing, nothing))  # type: ignore
+    return Work(trained, trained - damaged, nothing, nothing)
 
 
-def end(found, dropped, finite, stops):
+def end(given, dropped, finite, stops):
     """Looks at these server steps until it is over."""
+    state = TrialState(None)
     for step in stops:
-        found.goes_on(step, np.array(dropped, np.int32), min(finite, step))
-        if found.diverged:
+        state = state.after(given, step, np.array(dropped, np.int32), min(finite, step))
+        if state.diverged:
             break
-    return found.diverged, found.trained, found.dropped
+    return state.diverged, state.trained, state.dropped
 
 
 ALL, LAST = HOPELESS // 10, 30  # clients a server step, server steps
@@ -43,7 +44,7 @@ CASES = {
 def test_a_trial_diverges_where_it_does_whenever_it_is_looked_at(name):
     dropped, finite, expected = CASES[name]
     for stops in (range(1, LAST + 1), range(7, LAST + 8, 7), [LAST]):
-        why, trained, lost = end(course([ALL] * LAST), dropped, finite, np.minimum(stops, LAST))
+        why, trained, lost = end(work([ALL] * LAST), dropped, finite, np.minimum(stops, LAST))
         steps = expected[1] if expected else LAST
         assert (trained, lost) == (ALL * steps, sum(dropped[:steps]))
         assert why is None if expected is None else expected[0] in why
@@ -52,22 +53,22 @@ def test_a_trial_diverges_where_it_does_whenever_it_is_looked_at(name):
 
 def test_all_that_there_are_may_be_few():
     for stops in ([1, 2, 3, 4], [4]):
-        assert end(course([2, 1, 0, 0]), [2, 1, 0, 0], 4, stops)[0].startswith(
+        assert end(work([2, 1, 0, 0]), [2, 1, 0, 0], 4, stops)[0].startswith(
             "every client diverged: the last 3 reports up to server step 2 "
         )
-        assert end(course([0, 0, 0, 0]), [0, 0, 0, 0], 4, stops) == (None, 0, 0)
+        assert end(work([0, 0, 0, 0]), [0, 0, 0, 0], 4, stops) == (None, 0, 0)
 
 
 def test_what_faults_corrupt_neither_adds_to_a_streak_nor_ends_it():
-    some = course([60] * 4, corrupt=[20, 60, 0, 0])
+    some = work([60] * 4, corrupt=[20, 60, 0, 0])
     why, trained, dropped = end(some, [60, 60, 60, 60], 4, [4])
     assert "the last 100 reports up to server step 3 " in why
     assert (trained, dropped) == (180, 180)
-    assert end(course([60] * 4, corrupt=[60] * 4), [60] * 4, 4, [2, 4]) == (None, 240, 240)
+    assert end(work([60] * 4, corrupt=[60] * 4), [60] * 4, 4, [2, 4]) == (None, 240, 240)
 
 
 def test_the_numbers_grow_from_look_to_look():
-    found = course([3, 0, 2, 4])
+    found = work([3, 0, 2, 4])
     seen = [end(found, [1, 0, 2, 0], 4, [step]) for step in (1, 2, 3, 4)]
     assert [dropped for _, _, dropped in seen] == [1, 1, 3, 3]
     assert all(before[1] <= after[1] for before, after in pairwise(seen)) and seen[-1][1] == 9

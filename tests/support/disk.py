@@ -20,11 +20,11 @@ import safetensors.numpy
 
 from stragglers.runs import recorder
 from stragglers.runs.train import Prepared
+from stragglers.simulator.events import ChunkEnded, Evaluated, Finished, Snapshot
 from stragglers.simulator.memory import Memory
 from stragglers.simulator.metrics import Metrics
 from stragglers.simulator.prepare import Start
-from stragglers.simulator.simulate import Moment
-from stragglers.simulator.trial_state import Course, Point, Result
+from stragglers.simulator.trial_state import Point, Result, TrialState
 
 CODES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES, "killed": None}
 OS_CALLS = ("open", "mkdir", "chmod", "rename", "replace", "fsync", "unlink", "rmdir")
@@ -155,21 +155,25 @@ FACTS = {
 }
 
 
-def _train(trials, *, on_start, on_progress, on_point, resume, on_chunk):
-    del trials, on_progress
-    on_start(START)
-    w = {"w": jnp.ones(50, jnp.float32)}
-    step, wall_s, carry, (course,) = resume(Moment(0, 0.0, w, [Course(None, None, model=w)]))
-    for stop in range(2, STEPS + 1, 2)[len(course.curve) :]:
-        while step < stop:
-            step, wall_s, carry = step + 1, wall_s + 1, {"w": 1.5 * np.asarray(carry["w"]) + step}
-            course.trained = step
-            on_chunk(Moment(step, wall_s, carry, [course]))
-        course.model = carry
-        metrics = Metrics(*[1 / float(carry["w"][0])] * len(Metrics._fields))  # w > 1
-        course.curve.append(Point(step, step, step, step, step, wall_s, 0, 0, 1, metrics))
-        on_point(0, course.curve[-1])
-    return [Result(course.curve, carry, course.model, step, 0, None, START)]
+class _Simulation:
+    start = START
+
+    def first(self):
+        w = {"w": jnp.ones(50, jnp.float32)}
+        return Snapshot(0, 0.0, w, (TrialState(w),))
+
+    def events(self, snapshot):
+        step, wall_s, carry, (state,) = snapshot
+        for stop in range(2, STEPS + 1, 2)[len(state.curve) :]:
+            while step < stop:
+                carry = {"w": 1.5 * np.asarray(carry["w"]) + step + 1}
+                step, wall_s, state = step + 1, wall_s + 1, state._replace(trained=step + 1)
+                yield ChunkEnded(Snapshot(step, wall_s, carry, (state,)))
+            metrics = Metrics(*[1 / float(carry["w"][0])] * len(Metrics._fields))  # w > 1
+            point = Point(step, step, step, step, step, wall_s, 0, 0, 1, metrics)
+            state = state._replace(model=carry, curve=(*state.curve, point))
+            yield Evaluated(point)
+        yield Finished(Result(state.curve, carry, state.model, step, 0, None, START))
 
 
 @contextmanager
@@ -184,5 +188,5 @@ def untrained():
         )
         patch.setattr(recorder, "_facts", lambda trial: FACTS)
         patch.setattr(recorder, "_fingerprint", lambda *_: fingerprint)
-        patch.setattr(recorder, "train", _train)
+        patch.setattr(recorder.train, "simulation", lambda trials: _Simulation())
         yield

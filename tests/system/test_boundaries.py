@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +25,8 @@ from stragglers.cli import main
 from stragglers.config import loading
 from stragglers.report import figures, page
 from stragglers.runs import checkpoint, recorder, records, run_folder
-from stragglers.simulator.simulate import Moment
-from stragglers.simulator.trial_state import Course
+from stragglers.simulator.events import Snapshot
+from stragglers.simulator.trial_state import TrialState
 from tests.support.disk import CODES, STEPS, Killed, failing, spoil, untrained
 
 NAME = "glyphs/per-domain/feast"
@@ -60,20 +60,11 @@ def everything(folder: Path, *clocks) -> dict[str, bytes]:
 
 def record(folder: Path, chunks: int = STEPS, experiment=EXPERIMENT) -> list[str]:
     """Trains for so many chunks, and says what was said."""
-    said: list[str] = []
     left = iter([False] * (chunks - 1) + [chunks < STEPS] + [False] * STEPS)
-    with suppress(checkpoint.Kept):
-        recorder.record(
-            [folder],
-            [NAME],
-            [experiment],
-            on_start=lambda start: None,
-            on_progress=lambda trial, progress: None,
-            say=said.append,
-            checkpoint_s=0,
-            stop=lambda: next(left),
-        )
-    return said
+    events = recorder.record(
+        [folder], [NAME], [experiment], checkpoint_s=0, stop=lambda: next(left)
+    )
+    return [event.line for event in events if isinstance(event, recorder.Said)]
 
 
 CLOCKS = ("started", "finished", "wall_s")
@@ -182,8 +173,8 @@ def files_of_at_most(size):
 def test_writes_that_the_system_cuts(tmp_path):
     def save(step):
         w = {"w": np.full(1000, step, np.float32)}
-        moment = Moment(step, 0.0, w, [Course(None, None, model=w)])
-        checkpoint.save(tmp_path, moment, [b"{}\n" * 3000], {}, {})
+        snapshot = Snapshot(step, 0.0, w, (TrialState(w),))
+        checkpoint.save(tmp_path, snapshot, [b"{}\n" * 3000], {}, {})
 
     save(1)
     for size in (0, 1, 100, 1000, 5000, 8192, 8900):  # the state, then the curve
@@ -298,12 +289,12 @@ from tests.support.disk import untrained
 
 number, write = signal.Signals[sys.argv.pop(1)], checkpoint._write_state
 
-def interrupted(moment, path):
-    write(moment, path)
-    if moment.step == 2:
+def interrupted(snapshot, path):
+    write(snapshot, path)
+    if snapshot.step == 2:
         os.kill(os.getpid(), number)
         print("the first is a wish", flush=True)
-    if moment.step == 3:  # what the wish has led to
+    if snapshot.step == 3:  # what the wish has led to
         print("being kept", flush=True)
         os.kill(os.getpid(), number)
         print("never said")

@@ -1,7 +1,7 @@
 """Checkpoints: a run between two chunks, kept so that no end of the process loses much.
 
     <folder of the run>/checkpoints/<step>-<digest>/
-      state.safetensors  the engine's carry, and the models that the trials' courses hold
+      state.safetensors  the engine's carry, and the model of each trial as it was last evaluated
       curve-0.jsonl ...  the curve of each trial, up to there
       manifest.json      the step, the clock, each trial's counters, what must be equal to go on,
                          and the SHA-256 of every other file
@@ -13,7 +13,6 @@ checkpoints in the folder of the first; together.json in each folder says whose 
 are of use for as long as all of these say the same. It names folders as seen from its own.
 """
 
-import dataclasses
 import errno
 import hashlib
 import os
@@ -30,7 +29,7 @@ from stragglers._core import files
 from stragglers._core.errors import BadInput
 
 if TYPE_CHECKING:
-    from stragglers.simulator.simulate import Moment
+    from stragglers.simulator.events import Snapshot
 
 FORMAT = 3
 EVERY_MINUTES = 5.0
@@ -43,12 +42,8 @@ ROTTEN = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
 NEVER = ("format", "seeds", "devices")  # what no checkpoint can go on without, drift allowed or not
 
 
-class Kept(Exception):
-    """Training has stopped on the way, with a checkpoint."""
-
-
 class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a trial's course is besides its curve and its models."""
+    """What has become of a trial, besides its curve and its model."""
 
     dropped: int
     trained: int
@@ -74,24 +69,22 @@ class Found(NamedTuple):
 
 def save(
     folder: Path,
-    moment: "Moment",
+    snapshot: "Snapshot",
     curves: Sequence[bytes],
     fingerprint: dict[str, Any],
     facts: dict[str, Any],
 ) -> None:
-    """Keeps a moment in a claimed run folder, and of older ones the last."""
+    """Keeps a snapshot in a claimed run folder, and of older ones the last."""
 
     def fill(place: Path) -> str:
-        _write_state(moment, place / STATE)
+        _write_state(snapshot, place / STATE)
         for trial, curve in enumerate(curves):
             (place / _curve(trial)).write_bytes(curve)
-        traces = [
-            Trace(course.dropped, course.trained, course.diverged) for course in moment.courses
-        ]
+        traces = [Trace(state.dropped, state.trained, state.diverged) for state in snapshot.trials]
         digests = {path.name: _digest(path) for path in sorted(place.iterdir())}
-        manifest = Manifest(moment.step, moment.wall_s, fingerprint, facts, traces, digests)
+        manifest = Manifest(snapshot.step, snapshot.wall_s, fingerprint, facts, traces, digests)
         (place / MANIFEST).write_bytes(msgspec.json.encode(manifest))
-        return f"{moment.step:010}-{_digest(place / MANIFEST)[:16]}"
+        return f"{snapshot.step:010}-{_digest(place / MANIFEST)[:16]}"
 
     place = folder / FOLDER
     files.write_folder(place, fill)
@@ -112,34 +105,33 @@ def newest(folder: Path) -> tuple[Found | None, list[str]]:
     return None, lines
 
 
-def restore(found: Found, first: "Moment") -> "Moment":
+def restore(found: Found, first: "Snapshot") -> "Snapshot":
     """A run as it was, but for its curves; `first` says what it is made of."""
     import jax
     import jax.numpy as jnp
     from safetensors.numpy import load_file
 
     manifest = found.manifest
-    courses = [
-        dataclasses.replace(course, **msgspec.structs.asdict(trace))
-        for course, trace in zip(first.courses, manifest.trials, strict=True)
-    ]
-    like = first._replace(courses=courses)
-    arrays = load_file(found.folder / STATE)
-    shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(_state(like)).items()}
+    arrays, like = load_file(found.folder / STATE), _state(first)
+    shapes = {name: (leaf.shape, leaf.dtype) for name, leaf in _named(like).items()}
     if shapes != {name: (array.shape, array.dtype) for name, array in arrays.items()}:
         raise BadInput(
             f"{found.folder}: holds other arrays than this version trains; delete "
             f"{found.folder.parent} to start anew"
         )
-    places = [leaf.sharding for leaf in jax.tree.leaves(_state(like))]
+    places = [leaf.sharding for leaf in jax.tree.leaves(like)]
     leaves = [
         jax.device_put(jnp.array(arrays[name]), place)
         for name, place in zip(shapes, places, strict=True)
     ]
-    carry, models = jax.tree.unflatten(jax.tree.structure(_state(like)), leaves)
-    for course, model in zip(courses, models, strict=True):
-        course.model = model
-    return like._replace(step=manifest.step, wall_s=manifest.wall_s, carry=carry)
+    carry, models = jax.tree.unflatten(jax.tree.structure(like), leaves)
+    states = (
+        state._replace(model=model, **msgspec.structs.asdict(trace))
+        for state, model, trace in zip(first.trials, models, manifest.trials, strict=True)
+    )
+    return first._replace(
+        step=manifest.step, wall_s=manifest.wall_s, carry=carry, trials=tuple(states)
+    )
 
 
 def drift(found: Found, fingerprint: dict[str, Any], allowed: bool) -> list[str]:
@@ -259,8 +251,8 @@ def _opened(folder: Path) -> Found:
     return Found(folder, manifest, curves)
 
 
-def _state(moment: "Moment") -> tuple[Any, ...]:
-    return moment.carry, [course.model for course in moment.courses]
+def _state(snapshot: "Snapshot") -> tuple[Any, ...]:
+    return snapshot.carry, [state.model for state in snapshot.trials]
 
 
 def _named(state: Any) -> dict[str, Any]:
@@ -270,12 +262,12 @@ def _named(state: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def _write_state(moment: "Moment", path: Path) -> None:
+def _write_state(snapshot: "Snapshot", path: Path) -> None:
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    arrays = {name: np.asarray(leaf) for name, leaf in _named(_state(moment)).items()}
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(_state(snapshot)).items()}
     try:
         save_file(arrays, path)
     except SafetensorError as error:  # its word for a full disk

@@ -7,12 +7,12 @@ has a checkpoint is begun with the curve of it, so that both are of the same mom
 import math
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -22,16 +22,26 @@ from stragglers.algorithms import trees
 from stragglers.config import build, influence, loading
 from stragglers.config.settings import Experiment
 from stragglers.planning.summary import summarise
-from stragglers.runs import checkpoint, run_folder
+from stragglers.runs import checkpoint, run_folder, train
 from stragglers.runs.curve import evaluations
 from stragglers.runs.curve import line as curve_line
-from stragglers.runs.train import Prepared, prepare, train
+from stragglers.runs.train import Prepared, prepare
+from stragglers.simulator.events import ChunkEnded, Evaluated, Event, Finished, Snapshot, Started
 from stragglers.simulator.metrics import Metrics
 from stragglers.simulator.prepare import Start
-from stragglers.simulator.simulate import Moment
 from stragglers.simulator.together import Apart
-from stragglers.simulator.trial_state import Point, Progress, Result
+from stragglers.simulator.trial_state import Point, Result
 from stragglers.tasks.base import checksum
+
+
+class Said(NamedTuple):
+    """A line about how a run is resumed."""
+
+    line: str
+
+
+class Kept(NamedTuple):
+    """Training has stopped on request, with a checkpoint: no event follows."""
 
 
 def record(
@@ -39,57 +49,39 @@ def record(
     names: Sequence[str],
     experiments: Sequence[Experiment],
     *,
-    on_start: Callable[[Start], None],
-    on_progress: Callable[[int, Progress], None],
-    say: Callable[[str], None],
     stop: Callable[[], bool] = lambda: False,
     checkpoint_s: float = math.inf,
     allow_drift: bool = False,
-) -> list[Result]:
-    """Trains what fits into one program (see `run.train`), each into its folder.
+) -> Generator[Event | Said | Kept]:
+    """Trains what fits into one program (`train.simulation`), each trial into its folder.
 
-    Goes on from the last checkpoint that is whole, and makes one every `checkpoint_s` seconds and
-    when `stop` says so, which then raises `checkpoint.Kept`. Schedules of different lengths raise
-    `Apart` before any folder is touched: how long they are is known here, where the data is.
+    Yields what happens, once it is written. Resumes from the last checkpoint that is whole, and
+    makes one every `checkpoint_s` seconds and when `stop` says so, which is then the end. Schedules
+    of different lengths raise `Apart` before any folder is touched: how long they are is known
+    here, where the data is.
     """
-    facts: dict[str, Any] = {"started": _now(), "spent_s": 0.0, "drift": []}
-    began = saved = time.perf_counter()
-    hashes = _hashes(experiments)
+    facts = {"started": _now(), "spent_s": 0.0, "drift": []}
+    began, hashes = time.perf_counter(), _hashes(experiments)
     trials = _prepared(experiments)
     steps = [trial.schedule.steps for trial in trials]
     if len(set(steps)) > 1:
         raise Apart(steps)
-    by_seed = {trial.experiment.seed: trial for trial in trials}
-    same = {seed: _facts(trial) for seed, trial in by_seed.items()}
-    known = [
-        {"name": name, **same[experiment.seed]}
-        for name, experiment in zip(names, experiments, strict=True)
-    ]
-    fingerprint: dict[str, Any] = {}
-    runs: list[dict[str, Any]] = []
-
-    def started(start: Start) -> None:
-        nonlocal began
-        fingerprint.update(_fingerprint(trials, known[0], start))
+    known = _known(names, trials)
+    with ExitStack() as claims:
+        for folder in folders:
+            claims.enter_context(run_folder.claim(folder))
+        simulation = train.simulation(trials)
         ready = time.perf_counter()
-        on_start(start)
-        began += time.perf_counter() - ready  # what was waited there, others have trained
-
-    def spent_s() -> float:
-        return facts["spent_s"] + time.perf_counter() - began
-
-    def resume(first: Moment) -> Moment:
-        nonlocal saved
-        found = _last_checkpoint(folders, fingerprint, say)
-        moment, curves = first, [b""] * len(trials)
+        yield Started(simulation.start)
+        began += time.perf_counter() - ready  # others may have trained meanwhile
+        fingerprint = _fingerprint(trials, known[0], simulation.start)
+        found = yield from _last_checkpoint(folders, fingerprint)
+        snapshot = simulation.first()
         if found:
-            drift = checkpoint.drift(found, fingerprint, allow_drift)
-            moment, curves = checkpoint.restore(found, first), found.curves
-            for course, curve in zip(moment.courses, curves, strict=True):
-                course.curve = list(map(_point, evaluations(curve)))
-            facts.update(found.manifest.facts)
-            facts["drift"] = [*facts["drift"], *drift]
-            say(f"goes on from server step {moment.step} of {steps[0]}")
+            facts |= found.manifest.facts
+            facts["drift"] = facts["drift"] + checkpoint.drift(found, fingerprint, allow_drift)
+            snapshot = _with_curves(checkpoint.restore(found, snapshot), found.curves)
+            yield Said(f"goes on from server step {snapshot.step} of {steps[0]}")
         if _hashes(experiments) != hashes:
             raise BadInput(
                 f"{folders[0]}: a file that its settings name has changed since it was "
@@ -98,65 +90,57 @@ def record(
         checkpoint.bind(folders)
         given = {"started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
-        runs[:] = [
-            run_folder.begin(folder, loading.resolved(trial.experiment), given | each, curve)
-            for folder, trial, each, curve in zip(folders, trials, known, curves, strict=True)
-        ]
-        saved = time.perf_counter()
-        return moment
-
-    def on_chunk(moment: Moment) -> None:
-        nonlocal saved
-        stopping = stop()
-        if stopping or time.perf_counter() - saved >= checkpoint_s:
-            curves = [
-                b"".join(curve_line(_row(point)) for point in course.curve)
-                for course in moment.courses
-            ]
-            now = {**facts, "spent_s": spent_s()}
-            checkpoint.save(folders[0], moment, curves, fingerprint, now)
-            saved = time.perf_counter()
-        if stopping:
-            raise checkpoint.Kept
-
-    with ExitStack() as claims:
-        for folder in folders:
-            claims.enter_context(run_folder.claim(folder))
-        results = train(
-            trials,
-            on_start=started,
-            on_progress=on_progress,
-            on_point=lambda trial, point: run_folder.append(folders[trial], _row(point)),
-            resume=resume,
-            on_chunk=on_chunk,
-        )
-        for folder, run, result in zip(folders, runs, results, strict=True):
-            arrays = trees.named(result.params, "w") | trees.named(result.model, "model")
-            run_folder.finish(
-                folder,
-                run,
-                arrays,
-                {
-                    "status": "diverged" if result.diverged else "finished",
-                    "diverged": result.diverged,
-                    "finished": _now(),
-                    "trained": result.trained,
-                    "dropped": result.dropped,
-                    "clients": result.clients,
-                    "wall_s": spent_s(),
-                    "device": {
-                        **run["device"],
-                        "devices": result.start.devices,
-                        "lanes": result.start.lanes,
-                        "trials_together": result.start.trials,
-                        "models_together": result.start.models,
-                    },
-                    "memory": result.start.memory._asdict(),
-                },
+        runs = [
+            run_folder.begin(folder, loading.resolved(trial.experiment), given | own, curve)
+            for folder, trial, own, curve in zip(
+                folders, trials, known, _curves(snapshot), strict=True
             )
+        ]
+        began -= facts["spent_s"]
+        events, saved = simulation.events(snapshot), time.perf_counter()
+        del snapshot  # whose memory is needed
+        for event in events:
+            match event:
+                case Evaluated(point, trial):
+                    run_folder.append(folders[trial], _row(point))
+                case ChunkEnded():
+                    stopping, now = stop(), time.perf_counter()
+                    if stopping or now - saved >= checkpoint_s:
+                        facts["spent_s"] = now - began
+                        curves = _curves(event.snapshot)
+                        checkpoint.save(folders[0], event.snapshot, curves, fingerprint, facts)
+                        saved = time.perf_counter()
+                    if stopping:
+                        yield Kept()
+                        return
+                case Finished(result, trial):
+                    _finish(folders[trial], runs[trial], result, time.perf_counter() - began)
+            yield event
         for folder in folders:
             checkpoint.clear(folder)
-    return results
+
+
+def _finish(folder: Path, run: dict[str, Any], result: Result, wall_s: float) -> None:
+    arrays = trees.named(result.params, "w") | trees.named(result.model, "model")
+    start = result.start
+    facts = {
+        "status": "diverged" if result.diverged else "finished",
+        "diverged": result.diverged,
+        "finished": _now(),
+        "trained": result.trained,
+        "dropped": result.dropped,
+        "clients": result.clients,
+        "wall_s": wall_s,
+        "device": {
+            **run["device"],
+            "devices": start.devices,
+            "lanes": start.lanes,
+            "trials_together": start.trials,
+            "models_together": start.models,
+        },
+        "memory": start.memory._asdict(),
+    }
+    run_folder.finish(folder, run, arrays, facts)
 
 
 def _prepared(experiments: Sequence[Experiment]) -> list[Prepared]:
@@ -172,24 +156,23 @@ def _hashes(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def _last_checkpoint(
-    folders: Sequence[Path], fingerprint: dict[str, Any], say: Callable[[str], None]
-) -> checkpoint.Found | None:
-    """What there is to go on from; why it is not used is said."""
+    folders: Sequence[Path], fingerprint: dict[str, Any]
+) -> Generator[Said, None, checkpoint.Found | None]:
+    """What there is to resume from; why it is not used is said."""
     found, damaged = checkpoint.newest(folders[0])
-    for line in damaged:
-        say(line)
+    yield from map(Said, damaged)
     if found and checkpoint.is_left(found, fingerprint):
         others = len(found.manifest.trials) - 1
-        say(
+        yield Said(
             f"{found.folder.parent} is shared with trials that went on apart or are gone "
             f"({others} others): starts anew"
         )
         checkpoint.discard(folders[0])
         return None
     if damaged and not found:
-        say("no checkpoint is whole: starts anew")
+        yield Said("no checkpoint is whole: starts anew")
     elif not found and (shared := checkpoint.bound(folders[0])):
-        say(f"leaves the checkpoint that it shares with {shared[0]}: starts anew")
+        yield Said(f"leaves the checkpoint that it shares with {shared[0]}: starts anew")
     return found
 
 
@@ -209,6 +192,16 @@ def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start
         "devices": start.devices,
         "lanes": start.lanes,
     }
+
+
+def _known(names: Sequence[str], trials: Sequence[Prepared]) -> list[dict[str, Any]]:
+    """What each run was made with and of; of one seed it is found out once."""
+    by_seed = {trial.experiment.seed: trial for trial in trials}
+    facts = {seed: _facts(trial) for seed, trial in by_seed.items()}
+    return [
+        {"name": name, **facts[trial.experiment.seed]}
+        for name, trial in zip(names, trials, strict=True)
+    ]
 
 
 def _facts(trial: Prepared) -> dict[str, Any]:
@@ -237,6 +230,18 @@ def _facts(trial: Prepared) -> dict[str, Any]:
         },
         "schedule": summarise(task.population, schedule, latencies, local_steps, part),
     }
+
+
+def _with_curves(snapshot: Snapshot, curves: Sequence[bytes]) -> Snapshot:
+    states = (
+        state._replace(curve=tuple(map(_point, evaluations(curve))))
+        for state, curve in zip(snapshot.trials, curves, strict=True)
+    )
+    return snapshot._replace(trials=tuple(states))
+
+
+def _curves(snapshot: Snapshot) -> list[bytes]:
+    return [b"".join(curve_line(_row(point)) for point in state.curve) for state in snapshot.trials]
 
 
 def _row(point: Point) -> dict[str, Any]:

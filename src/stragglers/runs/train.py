@@ -1,7 +1,6 @@
-"""An experiment from its settings to its result: build the parts, train, evaluate."""
+"""An experiment from its settings to a simulation: data, schedule, server, local training."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -23,9 +22,8 @@ from stragglers.planning.schedule import Fate, Schedule
 from stragglers.simulator.label_skew import KINDS, LabelSkew
 from stragglers.simulator.local_training import Local, check_countable
 from stragglers.simulator.memory import check_history
-from stragglers.simulator.prepare import Start, Trial
-from stragglers.simulator.simulate import Moment, simulate_together
-from stragglers.simulator.trial_state import Point, Progress, Result
+from stragglers.simulator.prepare import Trial
+from stragglers.simulator.simulate import Simulation
 from stragglers.tasks.base import Task, of_clients
 from stragglers.tasks.cifar100 import cifar100
 from stragglers.tasks.emnist import emnist
@@ -76,16 +74,8 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
     return Prepared(experiment, who, schedule)
 
 
-def train(
-    trials: Sequence[Prepared],
-    *,
-    on_start: Callable[[Start], None] | None = None,
-    on_progress: Callable[[int, Progress], None] | None = None,
-    on_point: Callable[[int, Point], None] | None = None,
-    resume: Callable[[Moment], Moment] | None = None,
-    on_chunk: Callable[[Moment], None] | None = None,
-) -> list[Result]:
-    """Trains trials in one program, equal but for their seeds and what algorithms have aside.
+def simulation(trials: Sequence[Prepared]) -> Simulation:
+    """Trials in one program, equal but for their seeds and what algorithms have aside.
 
     Of each seed, one after another, there are the same algorithms in the same order.
     """
@@ -95,25 +85,18 @@ def train(
     by_seed = [tuple(same) for _, same in groupby(trials, lambda trial: trial.experiment.seed)]
     given, *others = [tuple(one.experiment.algorithm for one in same) for same in by_seed]
     assert all(other == given for other in others)
-    # TF32 is what GPUs do with float32 products unless told otherwise.
-    exactly = jax.default_matmul_precision("float32")
-    with exactly if experiment.precision == "float32" else nullcontext():
-        return simulate_together(
-            who,
-            [Trial(same[0].schedule, same[0].experiment.seed) for same in by_seed],
-            algorithms(experiment.server, given, weight.normalise, teachers),
-            local(experiment.client, experiment.precision == "bfloat16"),
-            evaluate_at=_evenly(schedule.steps, experiment.evaluations),
-            weigh=influence.weighing(weight),
-            lanes=experiment.lanes,
-            devices=experiment.threads if jax.default_backend() == "cpu" else None,
-            curve_examples=experiment.curve_examples,
-            on_start=on_start,
-            on_progress=on_progress,
-            on_point=on_point,
-            resume=resume,
-            on_chunk=on_chunk,
-        )
+    return Simulation(
+        who,
+        [Trial(same[0].schedule, same[0].experiment.seed) for same in by_seed],
+        algorithms(experiment.server, given, weight.normalise, teachers),
+        local(experiment.client, experiment.precision == "bfloat16"),
+        evaluate_at=_evenly(schedule.steps, experiment.evaluations),
+        weigh=influence.weighing(weight),
+        lanes=experiment.lanes,
+        devices=experiment.threads if jax.default_backend() == "cpu" else None,
+        curve_examples=experiment.curve_examples,
+        precision="float32" if experiment.precision == "float32" else None,
+    )
 
 
 def task(given: settings.Task) -> Task:

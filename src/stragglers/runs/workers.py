@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,8 +26,9 @@ from stragglers.runs.signals import Interrupted, Wish
 from stragglers.simulator.together import Apart
 
 if TYPE_CHECKING:
+    from stragglers.simulator.events import Progressed
     from stragglers.simulator.prepare import Start
-    from stragglers.simulator.trial_state import Progress, Result
+    from stragglers.simulator.trial_state import Result
 
 # A process with nothing to do waits so long to be dismissed, while others may keep where they are.
 PATIENCE_S = 10.0
@@ -56,10 +57,6 @@ class News(NamedTuple):
 
     update: Callable[[str, float, str], None]  # label, share done, and how it is
     say: Callable[[str, str], None]  # label, and a line about it
-
-
-class TooLate(Exception):
-    """The time was over when a turn came."""
 
 
 class Terms(NamedTuple):
@@ -192,49 +189,52 @@ def _train(
 ) -> Outcome:
     began = time.time()
     name, label = bundle[0].name, bundle[0].label
-    done = 0.0
-
-    def on_progress(which: int, p: "Progress") -> None:
-        nonlocal done
-        done = p.step / p.steps
-        news.update(bundle[which].label, done, _now(p))
+    share, results = 0.0, []
 
     # Loads jax. Not interrupted: an exception in the middle of its libraries aborts the process.
-    from stragglers.runs.recorder import record
+    from stragglers.runs.recorder import Kept, Said, record
+    from stragglers.simulator.events import Finished, Progressed, Started
 
+    events = record(
+        [job.folder for job in bundle],
+        [job.name for job in bundle],
+        [job.experiment for job in bundle],
+        stop=lambda: wish.number is not None or time.time() > terms.deadline,
+        checkpoint_s=terms.checkpoint_s,
+        allow_drift=terms.allow_drift,
+    )
     try:
-        with about(name), turn(turns) as take, wish.at_once() as now_wait:
-
-            def on_start(start: "Start") -> None:
-                nonlocal began
-                news.say(label, _setting(start))
-                ready = time.time()
-                take()
-                began += time.time() - ready
-                if turns and time.time() > terms.deadline:
-                    raise TooLate
-                now_wait()  # for a checkpoint, from now on
-
-            results = record(
-                [job.folder for job in bundle],
-                [job.name for job in bundle],
-                [job.experiment for job in bundle],
-                on_start=on_start,
-                on_progress=on_progress,
-                say=lambda line: news.say(label, line),
-                stop=lambda: wish.number is not None or time.time() > terms.deadline,
-                checkpoint_s=terms.checkpoint_s,
-                allow_drift=terms.allow_drift,
-            )
-    except checkpoint.Kept:
-        return Outcome([f"stopped at {done:.1%}, which is kept"] * len(bundle), None)
-    except (Interrupted, TooLate):
-        return Outcome([BEFORE] * len(bundle), None)
+        with about(name), turn(turns) as take, wish.at_once() as now_wait, closing(events):
+            for event in events:
+                match event:
+                    case Started(start):
+                        news.say(label, _setting(start))
+                        ready = time.time()
+                        take()
+                        began += time.time() - ready
+                        if turns and time.time() > terms.deadline:
+                            return _stopped(bundle, BEFORE)
+                        now_wait()  # for a checkpoint, from now on
+                    case Said(line):
+                        news.say(label, line)
+                    case Progressed():
+                        share = event.step / event.steps
+                        news.update(bundle[event.trial].label, share, _now(event))
+                    case Finished(result):
+                        results.append(result)
+                    case Kept():
+                        return _stopped(bundle, f"stopped at {share:.1%}, which is kept")
+    except Interrupted:
+        return _stopped(bundle, BEFORE)
     except Apart as apart:
         return _train_apart(bundle, apart.steps, news, terms, wish, turns)
     finished = not any(result.diverged for result in results)
     took = (time.time() - began) / seeds_of(bundle)
     return Outcome([_line(result) for result in results], took if finished else None)
+
+
+def _stopped(bundle: Bundle, why: str) -> Outcome:
+    return Outcome([why] * len(bundle), None)
 
 
 def _train_apart(
@@ -248,7 +248,7 @@ def _train_apart(
     for count in dict.fromkeys(steps):
         part = [job for job, own in zip(bundle, steps, strict=True) if own == count]
         if time.time() > terms.deadline:
-            outcome = Outcome([BEFORE] * len(part), None)
+            outcome = _stopped(part, BEFORE)
         else:
             outcome = _train(part, news, terms, wish, turns)
         lines.update(zip((job.folder for job in part), outcome.lines, strict=True))
@@ -272,7 +272,7 @@ def _setting(start: "Start") -> str:
     return f"{lanes}{trials} on {device}, memory {start.memory}"
 
 
-def _now(p: "Progress") -> str:
+def _now(p: "Progressed") -> str:
     rate = f"{p.trained / max(p.wall_s, 1e-9):,.0f} updates/s, {p.time_s / 3600:,.1f} h"
     if p.metrics is None:
         return rate

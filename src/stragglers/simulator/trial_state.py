@@ -5,21 +5,21 @@ nothing. A trial has diverged when its weights are not finite, or when nothing b
 from the clients of one server step after another: HOPELESS in a row, or all that there are.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stragglers.algorithms.base import Params
+from stragglers.planning.schedule import Schedule
 from stragglers.simulator.metrics import Metrics, TestData
-from stragglers.simulator.prepare import Start, Trial, Work
+from stragglers.simulator.prepare import Start, Work
 
 HOPELESS = 100  # clients dropped in a row after which training is given up
 
 
 class Point(NamedTuple):
-    """A point of the curve."""
+    """A point of the curve: what one evaluation measures."""
 
     step: int  # server steps made
     time_s: float  # simulated
@@ -34,91 +34,78 @@ class Point(NamedTuple):
 
 
 class Result(NamedTuple):
-    curve: list[Point]
-    params: Params  # w; None if training diverged, of which nothing is seen before a chunk ends
-    model: Params  # what the algorithm evaluates; the last finite one if training diverged
-    trained: int  # clients
+    """What comes of a trial.
+
+    Attributes:
+        curve: A `Point` for each evaluation, the last one at the end of training.
+        params: The weights w; None if training diverged, which is seen when a chunk ends.
+        model: What the algorithm evaluates, such as an average of w; if training diverged, as it
+            was last evaluated.
+        trained: Number of clients that trained.
+        dropped: Number of those whose report was not finite and counts nowhere.
+        diverged: What happened, if training diverged; else None.
+        start: The device, the lanes and the memory that the trial had.
+        clients: Percentiles of accuracy over each group's clients at the end (see
+            `metrics.per_client`); None if no test example belongs to a client.
+    """
+
+    curve: tuple[Point, ...]
+    params: Params
+    model: Params
+    trained: int
     dropped: int
-    diverged: str | None  # what happened, if training ended early
+    diverged: str | None
     start: Start
-    # Percentiles of accuracy over each group's clients, at the end (see metrics.per_client).
     clients: dict[str, list[float]] | None = None
 
 
-class Progress(NamedTuple):
-    """What a progress bar shows."""
-
-    step: int
-    steps: int
-    trained: int
-    wall_s: float
-    time_s: float
-    metrics: Metrics | None
-
-
-@dataclass
-class Course:
+class TrialState(NamedTuple):
     """What has become of a trial so far."""
 
-    trial: Trial
-    work: Work
-    curve: list[Point] = field(default_factory=list)
+    model: Params  # as it was last evaluated; before, the first one
+    curve: tuple[Point, ...] = ()
+    trained: int = 0
     dropped: int = 0
     diverged: str | None = None
-    model: Params = None
-    params: Params = None
-    trained: int = 0
-    clients: dict[str, list[float]] | None = None
 
-    def goes_on(self, step: int, dropped: NDArray[np.int32], finite: int) -> None:
-        """To a server step: who was dropped in each, and how many of them left finite weights."""
-        trained, sound = np.diff(self.work.trained)[:step], np.diff(self.work.sound)[:step]
+    def after(self, work: Work, step: int, dropped: NDArray[np.int32], finite: int) -> "TrialState":
+        """At a later server step: who was dropped in each, and how many left finite weights."""
+        trained, sound = np.diff(work.trained)[:step], np.diff(work.sound)[:step]
         # Reports that faults corrupt are dropped as they were meant to be, and tell nothing.
         streak = _streak(dropped[:step] - (trained - sound), sound)
-        limit = max(1, min(HOPELESS, self.work.sound[-1]))
+        limit = max(1, min(HOPELESS, work.sound[-1]))
         hopeless = next(iter(np.flatnonzero(streak >= limit) + 1), np.inf)
         end = int(min(step, finite + 1, hopeless))
-        self.trained, self.dropped = int(trained[:end].sum()), int(dropped[:end].sum())
+        diverged = _overflowed(end) if end > finite else None
         if end == hopeless:
-            self.diverged = _all_dropped(int(streak[end - 1]), end)
-        elif end > finite:
-            self.diverged = _overflowed(end)
-
-    def reaches(
-        self, step: int, batch_size: int, wall_s: float, test: TestData, at: Metrics
-    ) -> None:
-        schedule, local = self.trial.schedule, int(self.work.local_steps[step])
-        self.curve.append(
-            Point(
-                step=step,
-                time_s=float(schedule.ready[step - 1]) if step else 0.0,
-                updates=int(schedule.updates[step - 1]) if step else 0,
-                local_steps=local,
-                examples=local * batch_size,
-                wall_s=wall_s,
-                dropped=self.dropped,
-                late=int(self.work.late[step]),
-                test_examples=int(test.real.sum()),
-                metrics=at,
-            )
+            diverged = _all_dropped(int(streak[end - 1]), end)
+        return self._replace(
+            trained=int(trained[:end].sum()), dropped=int(dropped[:end].sum()), diverged=diverged
         )
 
-    def progress(self, step: int, wall_s: float) -> Progress:
-        schedule, known = self.trial.schedule, self.curve[-1].metrics if self.curve else None
-        return Progress(
-            step, schedule.steps, self.trained, wall_s, float(schedule.ready[step - 1]), known
-        )
-
-    def result(self, start: Start) -> Result:
-        return Result(
-            self.curve,
-            self.params,
-            self.model,
-            self.trained,
-            self.dropped,
-            self.diverged,
-            start,
-            self.clients,
+    def point(
+        self,
+        work: Work,
+        schedule: Schedule,
+        step: int,
+        batch_size: int,
+        wall_s: float,
+        test: TestData,
+        metrics: Metrics,
+    ) -> Point:
+        """What an evaluation after a server step adds to the curve."""
+        local_steps = int(work.local_steps[step])
+        return Point(
+            step=step,
+            time_s=float(schedule.ready[step - 1]) if step else 0.0,
+            updates=int(schedule.updates[step - 1]) if step else 0,
+            local_steps=local_steps,
+            examples=local_steps * batch_size,
+            wall_s=wall_s,
+            dropped=self.dropped,
+            late=int(work.late[step]),
+            test_examples=int(test.real.sum()),
+            metrics=metrics,
         )
 
 

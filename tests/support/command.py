@@ -38,7 +38,7 @@ def fleet(path, rows):
 
 @contextmanager
 def sigint(handler) -> Iterator[None]:
-    """SIGINT is handled so, here and in processes started inside: a child ignores what is ignored."""
+    """SIGINT is handled so, here and in processes started inside, which inherit an ignored one."""
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield

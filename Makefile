@@ -13,12 +13,12 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
     --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
     --custom-compile-command "make lock"
 
-.PHONY: help run test soak check bench reproduction lock clean
+.PHONY: help run test soak check docs docs-serve bench reproduction lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/run.stamp  ## train the demo: table, picture, page (RUN="..." for another command)
 	.venv/bin/stragglers $(RUN)
@@ -36,6 +36,15 @@ check: .venv/dev.stamp  ## lint, formatting and types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright
+
+docs: .venv/dev.stamp  ## build the documentation strictly, into build/docs
+	rm -rf build/docs
+	.venv/bin/python -m sphinx -W --keep-going -q -j 2 -b html docs build/docs
+	.venv/bin/python docs/check_site.py build/docs
+
+docs-serve: .venv/dev.stamp  ## build what changed of the documentation and show it on this machine
+	.venv/bin/python -m sphinx -q -j 2 -b html docs build/docs
+	.venv/bin/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
 bench: .venv/run.stamp  ## run the benchmarks
 	.venv/bin/python -m benchmarks.plan

@@ -1,4 +1,4 @@
-"""What hours of their own do to training: the tables and the picture of docs/hours.md.
+"""What hours of their own do to training: the tables and the picture of docs/results/hours.md.
 
     python -m benchmarks.hours [RUNS]
 
@@ -38,7 +38,7 @@ OTHERS = {  # hours of over-selection
     ],
 }
 SHOWN = {OVER: FAMILIES["fedadam"], EMA: FAMILIES["fedavg"], "fare-dust": FAMILIES["fare-dust"]}
-PICTURE = Path(__file__).parent.parent / "docs" / "hours.svg"
+PICTURE = Path(__file__).parent.parent / "docs" / "results" / "hours.svg"
 Rows = dict[str, list[Record]]
 
 

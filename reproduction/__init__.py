@@ -11,6 +11,6 @@ verdicts.py       claims as checks, judged by our numbers and by the paper's own
 claims.py         the paper's claims: algorithm_claims.py, technique_claims.py
 tables.py         numbers as cells, cells as tables
 costs.py          what was run, and what it took
-document.py       docs/reproduction.md and docs/open-points.md from *.md.j2 and all of these
-picture.py        docs/reproduction.svg
+document.py       reproduction.md and open-points.md in docs/results, from *.md.j2 and all of these
+picture.py        docs/results/reproduction.svg
 """

@@ -1,4 +1,4 @@
-"""python -m reproduction: docs/reproduction.md, its picture and docs/open-points.md, of results/.
+"""python -m reproduction: reproduction.md, its picture and open-points.md in docs/results.
 
 python -m reproduction run [NAME ...]: trains what is missing of rows and open points, and keeps it.
 
@@ -18,7 +18,7 @@ from stragglers.config import loading
 from stragglers.runs import records
 from stragglers.runs.signals import Interrupted
 
-DOCS = rows.HERE.parent / "docs"
+DOCS = rows.HERE.parent / "docs" / "results"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""docs/reproduction.md and docs/open-points.md: templates, filled from what is in results/ alone.
+"""reproduction.md and open-points.md in docs/results: templates, filled from results/ alone.
 
 A sentence that is true of some results alone stands in `says(condition, ...)`, so that new trials
 cannot make it wrong unseen: pages have a list of those whose condition failed. The conclusion from
@@ -33,7 +33,10 @@ from reproduction.rows import (
 from reproduction.tables import Table, percent
 from stragglers.config.settings import Paper
 
-PAGES = ("reproduction.md", "open-points.md")  # in docs/, each from a template beside this file
+PAGES = (
+    "reproduction.md",
+    "open-points.md",
+)  # in docs/results, each from a template beside this file
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 

@@ -1,4 +1,4 @@
-"""docs/reproduction.svg: straggler and total accuracy over simulated time, per-domain latency.
+"""docs/results/reproduction.svg: accuracies over simulated time, per-domain latency.
 
 The digest of the curves behind it is in its description, so that a test can tell whether it is the
 picture of these results, whatever fonts a machine has.

@@ -15,7 +15,8 @@ from stragglers.runs.signals import Interrupted
 
 ROOT = Path(__file__).parents[2]
 PAGE, POINTS = (
-    (ROOT / "docs" / f"{name}.md").read_text() for name in ("reproduction", "open-points")
+    (ROOT / "docs" / "results" / f"{name}.md").read_text()
+    for name in ("reproduction", "open-points")
 )
 
 
@@ -48,13 +49,16 @@ def test_a_sentence_that_is_no_longer_true_is_named(there, monkeypatch, tmp_path
 
 
 def test_the_picture_is_of_these_results(there):
-    drawn = (ROOT / "docs" / "reproduction.svg").read_text()
+    drawn = (ROOT / "docs" / "results" / "reproduction.svg").read_text()
     assert f"curves {picture.digest(there)}" in drawn, "run `make reproduction`"
 
 
 def test_the_readme_shows_it():
     first_screen = (ROOT / "README.md").read_text().split("## ")[0]
-    assert "(docs/reproduction.svg)" in first_screen and "(docs/reproduction.md)" in first_screen
+    assert (
+        "(docs/results/reproduction.svg)" in first_screen
+        and "(docs/results/reproduction.md)" in first_screen
+    )
 
 
 def test_what_the_readme_says_about_it(there):
@@ -139,7 +143,7 @@ def test_results_are_whole_small_and_belong(there):
 
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", PAGE + POINTS):
-        assert (ROOT / "docs" / target).exists()
+        assert (ROOT / "docs" / "results" / target).exists()
     titles = re.findall(r"^#+ (.*)$", PAGE, re.M)
     places = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
     assert {*re.findall(r"\]\(#([^)]+)\)", PAGE)} <= places

@@ -11,12 +11,12 @@ from stragglers.cli.main import _parser, main
 from tests.support.fabricate import demo
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-HOURS = (Path(__file__).parents[2] / "docs" / "hours.md").read_text()
+HOURS = (Path(__file__).parents[2] / "docs" / "results" / "hours.md").read_text()
 LINES = re.findall(r"^stragglers (.*?)(?: +#|$)", README + HOURS, re.M)
 INLINE = re.findall(r"`stragglers (\w[^`]+)`", README)
 COMMANDS = dict.fromkeys([*LINES, *INLINE])
 CONSOLE = re.findall(r"```console\n\$ (.*?)\n(.*?)```", README, re.S)
-FLOWER = (Path(__file__).parents[2] / "docs" / "flower.md").read_text()
+FLOWER = (Path(__file__).parents[2] / "docs" / "how-to" / "flower.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README + FLOWER, re.S)
 
 

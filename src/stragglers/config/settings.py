@@ -17,7 +17,7 @@ NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Profile = Literal["fedjax", "afo"]  # of two code bases, see docs/profiles.md
+Profile = Literal["fedjax", "afo"]  # of two code bases, see docs/reference/profiles.md
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@
     client.py    answer(): in a ClientApp, local training in any framework; needs no jax
     messages.py  what travels between the two
 
-docs/flower.md has a whole app.
+docs/how-to/flower.md has a whole app.
 """
 
 try:

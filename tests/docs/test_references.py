@@ -1,0 +1,102 @@
+"""The reference is generated: every setting, command, option and preset is in it."""
+
+import re
+
+import msgspec
+import pytest
+
+from docs.extensions import command_reference, preset_reference, settings_reference
+from stragglers.cli.main import main
+from stragglers.config import loading
+
+SECTIONS = settings_reference.sections()
+SETTINGS = [setting for section in SECTIONS for setting in section.settings]
+
+
+def test_every_setting_of_every_preset_is_there():
+    patterns = [
+        re.escape(f"{prefix}.{setting.key.removeprefix(f'{prefix}.')}".strip(".")).replace(
+            "<name>", "[^.]+"
+        )
+        for section in SECTIONS
+        for prefix in section.prefixes
+        for setting in section.settings
+    ]
+    known = re.compile("|".join(patterns))
+    for name in loading.presets():
+        for key in preset_reference.flattened(loading.read(name)):
+            table = key.rpartition(".")[0]  # such as schedule.check_in, by group
+            assert any(map(known.fullmatch, (key, f"{key}.kind", table))), key
+
+
+def test_names_are_unique():
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "name, type, range, default",
+    [
+        ("updates", "whole number", "1 to 100,000,000", "required"),
+        ("schedule.cohort", "whole number", "1 to 100,000,000", "not set"),
+        ("client.learning_rate", "number", "above 0", "required"),
+        ("client.last_batch", '`"drop"` or `"fill"` or `"keep"`', "", '`"fill"`'),
+        ("algorithm.ema", "number", "from 0, below 1", "`0.0`"),
+        ("task.straggler_classes", "list of whole numbers", "0 to 61", "`[0, 1, 2, 3, 4]`"),
+        ("latency.correlation", "number", "-1 to 1", "`0.0`"),
+        ("schedule.time_limit.fill", "`true` or `false`", "", "`true`"),
+    ],
+)
+def test_facts_of_a_setting(name, type, range, default):
+    (found,) = [setting for setting in SETTINGS if setting.name == name]
+    assert (found.type, found.range, found.default) == (type, range, default)
+
+
+def test_meanings_stand_beside_fields(tmp_path):
+    source = """
+import msgspec
+class Base(msgspec.Struct):
+    first: int  #: [s] How long.
+class Own(Base):
+    #: A long meaning
+    #: in two lines.
+    second: int = 0
+    third: int = 1  # not a meaning
+    fourth: dict[
+        str, int
+    ] = {}  #: After a long annotation.
+"""
+    file = tmp_path / "own.py"
+    file.write_text(source)
+    found = settings_reference._comments(file)
+    assert found == {
+        "Base": {"first": "[s] How long."},
+        "Own": {"second": "A long meaning in two lines.", "fourth": "After a long annotation."},
+    }
+
+
+def test_the_pages_have_all_commands_options_and_presets():
+    text = command_reference.page()
+    for name, parser in command_reference.commands():
+        assert f"## stragglers {name}\n" in text
+        for action in command_reference.options(parser):
+            assert all(flag in text for flag in action.option_strings)
+    presets = preset_reference.page()
+    assert all(f"| `{name.rpartition('/')[2]}` |" in presets for name in loading.presets())
+
+
+def test_every_option_says_what_it_does(capsys):
+    for name, parser in command_reference.commands():
+        for action in command_reference.options(parser):
+            assert action.help, (name, action.dest)
+
+
+def test_flattened_settings_are_those_of_the_file():
+    document = loading.read("emnist/per-domain/fare-dust")
+    flat = preset_reference.flattened(document)
+    rebuilt = document
+    for key, value in flat.items():
+        rebuilt = loading._with(rebuilt, key.split("."), value)
+    assert rebuilt == document
+    assert not any(key.startswith(("paper", "readings")) for key in flat)
+    assert msgspec.json.encode(flat)
+    assert main(["list"]) == 0

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from stragglers.config import build, loading, settings
-from stragglers.runs.train import prepare, train
+from stragglers.runs.train import prepare, simulation
 from stragglers.simulator import metrics
+from stragglers.simulator.simulate import results
 from stragglers.tasks.models.resnet import resnet
 from tests.support import tiny
 
@@ -87,7 +88,8 @@ def test_it_trains(name, folders, monkeypatch, tmp_path):
     monkeypatch.setattr(metrics, "BATCH", 4)  # a test batch is padded to it
     monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", NARROW)
     trial = prepare(cut(name, folders))
-    (result,) = train([trial])
+    training = simulation([trial])
+    (result,) = results(training.events(training.first()))
     assert trial.schedule.steps >= 2 and result.trained >= 4 and result.dropped == 0
     first, last = (point.metrics.total_loss for point in result.curve)
     assert not result.diverged and np.isfinite(last) and first != last

@@ -3,6 +3,7 @@ import gc
 import hashlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 os.environ.setdefault("PJRT_NPROC", "1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
-from tests.support import kept_programs
+from tests.support import command, kept_programs
 
 os.environ.update(kept_programs.environment())
 
@@ -55,6 +56,13 @@ def room_for_programs():
         if many:
             programs.forget()
             gc.collect()
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C ends this process and its children, also where `nohup make test &` ignores it."""
+    with command.sigint(signal.default_int_handler):
+        yield
 
 
 @pytest.fixture

@@ -256,3 +256,10 @@ def test_minutes_are_minutes():
     count, terms = checked_training(options, default=3)
     assert count == 3 and terms.checkpoint_s == 30
     assert before + 120 <= terms.deadline <= time.time() + 120
+
+
+def test_help_says_how_to_stop_a_run_that_ignores_ctrl_c(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "SIGTERM" in said and "nohup" in said and "the same command resumes" in said

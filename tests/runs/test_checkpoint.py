@@ -295,6 +295,7 @@ def end(process, out, how, trials=1):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 def test_signals_to_the_command(tmp_path):
     """To one process, and to one with two beside it; at the end nothing shows of them."""
     document = documents.override_all(catalog.read("glyphs/per-domain/feast"), SMALL["feast"])

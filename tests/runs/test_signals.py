@@ -1,12 +1,16 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from stragglers.runs.signals import Interrupted, Wish, heeded
+from tests.support import command
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_a_wish_and_the_second_is_not(number):
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
@@ -38,13 +42,19 @@ def test_from_some_point_on_it_is_waited_for():
 
 
 def test_signals_that_are_ignored_stay_so():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with heeded() as wish:
-            os.kill(os.getpid(), signal.SIGINT)
-            assert wish.number is None
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with command.sigint(signal.SIG_IGN), heeded() as wish:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert wish.number is None
+
+
+@pytest.mark.parametrize("handler", ["SIG_IGN", "default_int_handler"])
+def test_a_child_of_a_test_handles_sigint_as_the_test_asks(handler):
+    """Whether the tests themselves were started with SIGINT ignored or not."""
+    code = "from signal import *; now = getsignal(SIGINT); print(getattr(now, 'name', now))"
+    for outside in (signal.SIG_IGN, signal.default_int_handler):
+        with command.sigint(outside), command.sigint(getattr(signal, handler)):
+            child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert handler in child.stdout, child.stderr
 
 
 def test_in_other_threads_signals_are_left_alone():

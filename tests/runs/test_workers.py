@@ -33,6 +33,7 @@ def test_a_signal_while_jax_is_being_loaded_is_heeded_after_that(monkeypatch, tm
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_what_is_interrupted_can_be_run_again(tmp_path, how):
     """Ctrl-C reaches the whole group, a kill the parent alone; nobody is left behind."""

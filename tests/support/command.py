@@ -1,7 +1,10 @@
-"""The command line in this process, and fleets to give to it."""
+"""The command line in this process, fleets to give to it, and Ctrl-C for its children."""
 
 import csv
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from stragglers.cli.main import main
 
@@ -31,6 +34,16 @@ def plan(capsys, *arguments):
 def fleet(path, rows):
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("client", "examples", "group"), *rows])
+
+
+@contextmanager
+def sigint(handler) -> Iterator[None]:
+    """SIGINT is handled so, here and in processes started inside, which inherit an ignored one."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def factors(kind):

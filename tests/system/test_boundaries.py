@@ -27,6 +27,7 @@ from stragglers.report import figures, page
 from stragglers.runs import checkpoint, recorder, records, run_folder
 from stragglers.simulator.events import Snapshot
 from stragglers.simulator.trial_state import TrialState
+from tests.support.command import sigint
 from tests.support.disk import CODES, STEPS, Killed, failing, spoil, untrained
 
 NAME = "glyphs/per-domain/feast"
@@ -305,6 +306,7 @@ with untrained():
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_at_once_and_leaves_the_last_checkpoint(tmp_path, number):
     """The first comes while a checkpoint is made, the second in the middle of the next."""
@@ -324,3 +326,41 @@ def test_a_second_signal_ends_it_at_once_and_leaves_the_last_checkpoint(tmp_path
         record(tmp_path / "whole")
     assert said == [f"goes on from server step 2 of {STEPS}"]
     assert everything(folder, *CLOCKS) == everything(tmp_path / "whole", *CLOCKS)
+
+
+NOHUP = """
+import os, signal, sys
+from stragglers.cli import main
+from stragglers.runs import checkpoint
+from tests.support.disk import untrained
+
+write = checkpoint._write_state
+
+def signalled(snapshot, path):
+    write(snapshot, path)
+    print(snapshot.step, flush=True)
+    for number in {1: [signal.SIGINT], 2: [signal.SIGTERM]}.get(snapshot.step, []):
+        os.kill(os.getpid(), number)
+
+checkpoint._write_state = signalled
+with untrained():
+    sys.exit(main.main())
+"""
+
+
+def test_a_run_that_ignores_sigint_stops_on_sigterm(tmp_path):
+    """As `nohup stragglers run &` in a script: no SIGINT, `kill` ends it and keeps where it is."""
+    arguments = ["run", NAME, "--checkpoint-minutes", "0", "--out", str(tmp_path / "out")]
+    with sigint(signal.SIG_IGN):
+        process = subprocess.run(
+            [sys.executable, "-c", NOHUP, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+    assert process.stdout.split() == ["1", "2", "3"], process.stderr
+    assert process.returncode == 128 + signal.SIGTERM
+    assert process.stderr.endswith("interrupted; the same command goes on\n")
+    (folder,) = (tmp_path / "out" / NAME).iterdir()
+    with untrained(), failing(NEVER, None):
+        assert record(folder) == [f"goes on from server step 3 of {STEPS}"]

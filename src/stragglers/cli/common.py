@@ -62,6 +62,11 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Options of commands that train: where the data is, how many trials, where and until when."""
+    parser.epilog = (
+        "Ctrl-C (SIGINT) or `kill` (SIGTERM) stops training after a last checkpoint, and the same "
+        "command resumes; a second signal stops at once. In the background of a script or under "
+        "`nohup ... &`, where SIGINT is ignored, use `kill`."
+    )
     parser.add_argument("--path", metavar="DIR", help="the task's data; default: $STRAGGLERS_DATA")
     parser.add_argument("--trials", type=int, help="with seeds seed, seed + 1, ...")
     parser.add_argument(

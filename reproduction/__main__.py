@@ -14,7 +14,7 @@ from reproduction import data, document, picture, rows
 from stragglers._core import files
 from stragglers._core.errors import BadInput, about
 from stragglers.cli import common
-from stragglers.config import loading
+from stragglers.config import documents
 from stragglers.runs import records
 from stragglers.runs.signals import Interrupted
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     for variant in rows.chosen(options.names):
         document = variant.document
         if folder:
-            document = loading.override(document, f"task.path={common.json(folder)}")
+            document = documents.override(document, f"task.path={common.json(folder)}")
         with about(variant.preset):
             data.check(document, known)
         seeds = {trial.seed for trial in there.get(variant.key, [])}

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from reproduction.rows import TABLES, Found, Measured, Variant, first_time
-from stragglers.config import loading
+from stragglers.config import catalog
 from stragglers.report.grouping import TASKS
 
 STACKOVERFLOW = ("stackoverflow/per-domain", "stackoverflow/per-example")
@@ -295,7 +295,7 @@ def with_numbers(found: dict[Any, Measured | None]) -> dict[Any, Measured]:
 @cache
 def _rows(table: str) -> tuple[Variant, ...]:
     """Of the paper."""
-    variants = (Variant(name) for name in loading.presets() if name.startswith(f"{table}/"))
+    variants = (Variant(name) for name in catalog.presets() if name.startswith(f"{table}/"))
     return tuple(variant for variant in variants if variant.paper)
 
 

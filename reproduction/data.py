@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, loading
+from stragglers.config import build, documents
 from stragglers.config.settings import Task
 from stragglers.report import grouping
 from stragglers.runs.records import Record
@@ -59,9 +59,9 @@ def other(given: str, expected: str) -> str:
 
 def check(document: dict[str, Any], known: dict[str, str]) -> None:
     """Refuses files that are not a task's, or not what its results were trained on."""
-    task = loading.experiment_from(document).task
+    task = documents.settings_from(document).task
     build.prepare_data(task)
-    expected = known.get(key(loading.completed(document)))
+    expected = known.get(key(documents.completed(document)))
     if expected and (given := checksum(task)) != expected:
         raise BadInput(
             f"{build.data_folder(task)}: {other(given, expected)}; give that as --path, or train "

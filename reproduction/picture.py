@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from reproduction.comparisons import NAMES
 from reproduction.rows import FIRST, Found, Variant
 from stragglers._core import files
-from stragglers.config import loading
+from stragglers.config import catalog
 from stragglers.report import curves
 from stragglers.report.colours import FAMILIES, Look, looks
 from stragglers.report.figures import STYLE, line
@@ -33,7 +33,7 @@ BALANCED = "FeAST, κ = 0.2"
 def lines(table: str, there: Found) -> list[Experiment]:
     """The rows that carry the claims, FeAST with a smaller κ, and FedBuff with all that helps it,
     as far as they were trained."""
-    known = loading.presets()
+    known = catalog.presets()
     names = [row for row in (*FIRST, "fedbuff-ema-adam") if f"{table}/{row}" in known]
     rows = {LABELS[row]: Variant(f"{table}/{row}") for row in names}
     rows[BALANCED] = Variant(f"{table}/feast", ("kappa=0.2",))

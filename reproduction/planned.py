@@ -14,7 +14,7 @@ import numpy as np
 from reproduction.comparisons import NAMES, STACKOVERFLOW, Check, Numbers, title
 from reproduction.rows import Measured, Variant
 from stragglers.cli.plan import summarised
-from stragglers.config import build, influence, loading
+from stragglers.config import build, documents, influence
 from stragglers.planning.schedule import Fate, batches
 from stragglers.report.statistics import Summary
 
@@ -39,7 +39,7 @@ def _planned(variant: Variant) -> Measured:
 
 @cache
 def seconds(variant: Variant, seed: int) -> float:
-    experiment = loading.experiment_from(loading.override(variant.document, f"seed={seed}"))
+    experiment = documents.settings_from(documents.override(variant.document, f"seed={seed}"))
     return build.timetable(experiment, build.clients(experiment.task, experiment.seed)).end
 
 
@@ -51,7 +51,7 @@ def summary(variant: Variant) -> dict[str, Any]:
 @cache
 def epochs(variant: Variant) -> dict[str, float]:
     """Over a client's own examples, before a report on time: the median of each group."""
-    experiment = loading.experiment_from(variant.document)
+    experiment = documents.settings_from(variant.document)
     assert experiment.client
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)

@@ -21,7 +21,7 @@ import numpy as np
 
 from reproduction import data
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.config.settings import Paper
 from stragglers.report import grouping, statistics
 from stragglers.report.statistics import Summary
@@ -47,8 +47,8 @@ class Variant(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        document = loading.override_all(loading.read(self.preset), self.sets)
-        return loading.override(document, f"evaluations={EVALUATIONS}")
+        document = documents.override_all(catalog.read(self.preset), self.sets)
+        return documents.override(document, f"evaluations={EVALUATIONS}")
 
     @property
     def paper(self) -> Paper | None:
@@ -80,9 +80,9 @@ class Point(NamedTuple):
         names = {given.partition("=")[0] for given in changes}
         if len(names) != 1:
             return "preset"
-        document = loading.completed(variant.document)
+        document = documents.completed(variant.document)
         value: Any = document
-        for key in loading.full_path(document, names.pop()).split("."):
+        for key in documents.full_path(document, names.pop()).split("."):
             value = value.get(key, "not set")
         return f"preset ({value:g})" if isinstance(value, float) else f"preset ({value})"
 
@@ -105,13 +105,13 @@ Found = dict[tuple[str, str], list[Record]]  # finished trials by a variant's ke
 @cache
 def published() -> tuple[Variant, ...]:
     """Those of EMNIST and CIFAR-100: table after table, the rows that carry the claims first."""
-    known = loading.presets()
+    known = catalog.presets()
     names = [f"{table}/{row}" for table in TABLES for row in FIRST]
     others = [
         name
         for table in TABLES
         for name in known
-        if name.startswith(f"{table}/") and "paper" in loading.read(name)
+        if name.startswith(f"{table}/") and "paper" in catalog.read(name)
     ]
     return tuple(Variant(name) for name in dict.fromkeys(names + others))
 
@@ -238,9 +238,9 @@ def _fifths(curve: np.ndarray) -> list[np.ndarray]:
 
 @cache
 def _paper(variant: Variant) -> Paper | None:
-    return loading.experiment_from(variant.document).paper
+    return documents.settings_from(variant.document).paper
 
 
 @cache
 def _variant_key(variant: Variant) -> tuple[str, str]:
-    return variant.preset, run_folder.settings_hash(loading.completed(variant.document))
+    return variant.preset, run_folder.settings_hash(documents.completed(variant.document))

@@ -9,7 +9,7 @@ from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput
 from stragglers.cli import common
 from stragglers.cli.plan import summarised
-from stragglers.config import build, loading
+from stragglers.config import build, catalog, documents
 from stragglers.tasks.datasets.handwriting import book
 from tests.support.command import refused
 
@@ -26,7 +26,7 @@ def peak(work, *arguments):
 
 
 def planned(preset, *sets):
-    summarised(loading.override_all(loading.read(preset), sets))
+    summarised(documents.override_all(catalog.read(preset), sets))
 
 
 def test_what_is_counted_is_less_than_what_is_taken():
@@ -69,16 +69,16 @@ def test_a_container_has_less_than_its_machine(tmp_path, groups, files, there):
     assert memory_limits.machine_bytes(tmp_path) == (there or whole)
 
 
-@pytest.mark.parametrize("name", loading.presets())
+@pytest.mark.parametrize("name", catalog.presets())
 def test_presets_have_room_in_two_gigabytes(monkeypatch, name):
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 2 * 2**30)
-    build.check(loading.experiment_from(loading.read(name)))
+    build.check(documents.settings_from(catalog.read(name)))
 
 
 def test_the_last_that_fits_is_taken(monkeypatch):
     def check(writers):
-        given = loading.override(loading.read(GLYPHS), f"writers={writers}")
-        build.check(loading.experiment_from(given))
+        given = documents.override(catalog.read(GLYPHS), f"writers={writers}")
+        build.check(documents.settings_from(given))
 
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 1000 * memory_limits.WRITER)
     check(1000)
@@ -87,7 +87,7 @@ def test_the_last_that_fits_is_taken(monkeypatch):
 
 
 def test_drawings_are_of_training_alone(monkeypatch):
-    experiment = loading.experiment_from(loading.read(GLYPHS))  # of 200 writers
+    experiment = documents.settings_from(catalog.read(GLYPHS))  # of 200 writers
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 200 * memory_limits.DRAWN)
     build.check_trainable(experiment)
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 200 * memory_limits.DRAWN - 1)

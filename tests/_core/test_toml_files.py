@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.config.settings import Experiment
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -49,11 +49,11 @@ def test_every_string_reads_back_to_its_last_character(text):
     assert tomllib.loads(toml_files.dumps({text: text})) == {text: text}
 
 
-@pytest.mark.parametrize("name", loading.presets())
+@pytest.mark.parametrize("name", catalog.presets())
 def test_every_preset_reads_back_as_the_same_experiment(name):
-    experiment = loading.experiment_from(loading.read(name))
-    text = toml_files.dumps(loading.resolved(experiment))
-    again = loading.experiment_from(tomllib.loads(text))
+    experiment = documents.settings_from(catalog.read(name))
+    text = toml_files.dumps(documents.resolved(experiment))
+    again = documents.settings_from(tomllib.loads(text))
     assert isinstance(again, Experiment) and again == experiment
 
 

@@ -13,7 +13,7 @@ from stragglers._core.errors import BadInput
 from stragglers.algorithms import from_file
 from stragglers.algorithms.base import BY_WEIGHT
 from stragglers.cli.main import main
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import records, run_folder, train
 
 MINE = """
@@ -44,20 +44,20 @@ SMALL = ["updates=40", "goal=4", "writers=8", "evaluations=1"]
 @pytest.fixture
 def mine(tmp_path):
     (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
-    document = loading.override_all(loading.read(PRESET), SMALL)
+    document = documents.override_all(catalog.read(PRESET), SMALL)
     document["algorithm"] = {"name": "own", "file": "mine.py", "function": "lazy"}
     (tmp_path / "mine.toml").write_text(toml_files.dumps(document))
     return tmp_path
 
 
 def settings(folder, *sets):
-    return loading.experiment_from(
-        loading.override_all(loading.read(str(folder / "mine.toml")), sets)
+    return documents.settings_from(
+        documents.override_all(catalog.read(str(folder / "mine.toml")), sets)
     )
 
 
 def hash_of(folder, *sets):
-    return run_folder.settings_hash(loading.resolved(settings(folder, *sets)))
+    return run_folder.settings_hash(documents.resolved(settings(folder, *sets)))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from stragglers import __version__
 from stragglers.cli.main import main
-from stragglers.config import loading
+from stragglers.config import catalog
 from tests.support.command import FLEET, fleet, plan, refused, run
 
 
@@ -284,7 +284,7 @@ def test_sizes_without_data_are_those_of_the_published_split(capsys):
 
 
 def test_list_names_every_preset(capsys):
-    assert run(capsys, "list")[1].split() == loading.presets()
+    assert run(capsys, "list")[1].split() == catalog.presets()
 
 
 def test_a_fleet_from_a_csv_file(capsys, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from stragglers._core import toml_files
 from stragglers.cli.common import checked_training
 from stragglers.cli.main import _parser, main
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import records
 
 SMALL = (
@@ -107,7 +107,7 @@ def test_a_run_can_be_repeated_when_the_files_that_it_names_are_gone(capsys, tmp
     sampled = {"kind": "samples", "file": "seconds.csv"}
     factors = dict.fromkeys(("communication", "overhead", "per_example"), sampled)
     latency = {"model": "groups", "groups": {"standard": factors, "straggler": factors}}
-    document = {**loading.read("glyphs/per-domain/fedadam"), "latency": latency}
+    document = {**catalog.read("glyphs/per-domain/fedadam"), "latency": latency}
     Path("mine.toml").write_text(toml_files.dumps(document))
     given = ["mine.toml", "--json", "--set", "faults.csv=faults.csv", "--set", "round_timeout=1e6"]
     code, before, err = train(capsys, tmp_path, *given)
@@ -242,9 +242,9 @@ def test_an_unwritable_folder_is_one_line(capsys, tmp_path):
 
 def test_the_literal_reading_is_another_experiment():
     for row in ("fare-dust", "feast"):
-        document = loading.read(f"emnist/per-domain/{row}")
-        ours = loading.experiment_from(document)
-        literal = loading.experiment_from(loading.with_reading(document, "literal"))
+        document = catalog.read(f"emnist/per-domain/{row}")
+        ours = documents.settings_from(document)
+        literal = documents.settings_from(documents.with_reading(document, "literal"))
         assert (literal.server, literal.algorithm) != (ours.server, ours.algorithm)
     assert literal.client.learning_rate == 0.1 and literal.server.learning_rate == 0.006
 

@@ -7,7 +7,7 @@ import pytest
 
 from stragglers._core import files, toml_files
 from stragglers._core.errors import BadInput
-from stragglers.config import attached_files, loading
+from stragglers.config import attached_files, catalog, documents
 from stragglers.runs import records, run_folder
 
 NAME = "glyphs/per-domain/feast"
@@ -28,7 +28,7 @@ def latency(**files):
 
 
 def settings(**changes):
-    return loading.resolved(loading.experiment_from({**loading.read(NAME), **changes}))
+    return documents.resolved(documents.settings_from({**catalog.read(NAME), **changes}))
 
 
 def begun(folder, given):
@@ -73,8 +73,8 @@ def test_it_is_the_same_experiment_whatever_becomes_of_them(tmp_path, given, bec
     for file in [*tmp_path.glob("*here/*.csv")]:
         file.unlink() if become == "gone" else file.write_text("9\n")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
-    again = loading.experiment_from(loading.read(str(tmp_path / "elsewhere" / "settings.toml")))
-    assert run_folder.settings_hash(loading.resolved(again)) == before
+    again = documents.settings_from(catalog.read(str(tmp_path / "elsewhere" / "settings.toml")))
+    assert run_folder.settings_hash(documents.resolved(again)) == before
     assert run_folder.settings_hash(records.load(tmp_path / "elsewhere").document) == before
     name, there = records.origin(tmp_path / "elsewhere")
     assert name == NAME and run_folder.settings_hash(there) == before
@@ -82,8 +82,8 @@ def test_it_is_the_same_experiment_whatever_becomes_of_them(tmp_path, given, bec
 
 def test_a_copy_of_a_copy_is_the_same(tmp_path, given):
     begun(tmp_path / "run", given)
-    again = loading.read(str(tmp_path / "run" / "settings.toml"))
-    begun(tmp_path / "again", loading.resolved(loading.experiment_from(again)))
+    again = catalog.read(str(tmp_path / "run" / "settings.toml"))
+    begun(tmp_path / "again", documents.resolved(documents.settings_from(again)))
     assert names(tmp_path / "again") == names(tmp_path / "run")
     for file in ("settings.toml", *names(tmp_path / "run")):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "run" / file).read_bytes()
@@ -108,9 +108,9 @@ def test_files_of_runs_from_before_copies_are_put_away_with_them(tmp_path, given
 
 def test_data_is_not_copied_but_named_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    emnist = {**loading.read("emnist/per-domain/fedavg")}
+    emnist = {**catalog.read("emnist/per-domain/fedavg")}
     emnist["task"] = {**emnist["task"], "path": "data"}
-    begun(tmp_path / "run", loading.resolved(loading.experiment_from(emnist)))
+    begun(tmp_path / "run", documents.resolved(documents.settings_from(emnist)))
     assert records.load(tmp_path / "run").settings["task"]["path"] == str(tmp_path / "data")
     assert names(tmp_path / "run") == []
 

@@ -8,13 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from stragglers.config import build, loading, settings
-from stragglers.runs.train import prepare, train
+from stragglers.config import build, catalog, documents, settings
+from stragglers.runs.train import prepare, simulation
 from stragglers.simulator import metrics
+from stragglers.simulator.simulate import results
 from stragglers.tasks.models.resnet import resnet
 from tests.support import tiny
 
-PRESETS = [name for name in loading.presets() if not name.startswith("fleet")]
+PRESETS = [name for name in catalog.presets() if not name.startswith("fleet")]
 NARROW = resnet(widths=(8,))  # one stage: to compile all of ResNet-18 takes a minute
 USUAL = {"fedavg", "fedadam-over-selection", "fedbuff-ema", "fare-dust", "feast"}
 
@@ -28,15 +29,15 @@ TRAINED = [pytest.param(name, marks=[] if is_usual(name) else pytest.mark.soak) 
 
 
 def test_they_have_all_of_the_papers_rows():
-    published = [name for name in PRESETS if loading.experiment_from(loading.read(name)).paper]
+    published = [name for name in PRESETS if documents.settings_from(catalog.read(name)).paper]
     assert len(published) == 67
     assert sum(map(is_usual, published)) == len(tiny.TASKS) * len(USUAL)
 
 
 def test_no_ratio_has_to_be_rounded():
     cohorts = {}
-    for name in loading.presets():
-        given = loading.experiment_from(loading.read(name)).schedule
+    for name in catalog.presets():
+        given = documents.settings_from(catalog.read(name)).schedule
         if isinstance(given, settings.OverSelected) and given.over_selection:
             cohorts[name] = build.cohort(given), given.goal * given.over_selection
     assert len(cohorts) > 20
@@ -51,8 +52,8 @@ def clients(task):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_it_is_planned(name):
-    document = loading.override(loading.read(name), "updates=2000")
-    experiment = loading.experiment_from(document)
+    document = documents.override(catalog.read(name), "updates=2000")
+    experiment = documents.settings_from(document)
     plan = build.timetable(experiment, clients(experiment.task))
     assert plan.steps > 0 and np.isfinite(plan.end) and plan.updates[-1] <= 2000
 
@@ -65,7 +66,7 @@ def folders(tmp_path_factory):
 
 def cut(name, folders):
     """A preset with clients of one batch, three of them at a time, and steps on two reports."""
-    document = loading.read(name)
+    document = catalog.read(name)
     task, schedule = document["task"]["name"], document["schedule"]
     changes = ["updates=6", "evaluations=2", "batch_size=4"]
     changes += [f"path={folders[task]}"] if task in folders else ["writers=6"]
@@ -77,7 +78,7 @@ def cut(name, folders):
         changes += ["late_rounds=2"]
     if "minimum" in schedule:
         changes += ["minimum=1"]
-    return loading.experiment_from(loading.override_all(document, changes))
+    return documents.settings_from(documents.override_all(document, changes))
 
 
 @pytest.mark.usefixtures("hasty_compiler")
@@ -87,7 +88,8 @@ def test_it_trains(name, folders, monkeypatch, tmp_path):
     monkeypatch.setattr(metrics, "BATCH", 4)  # a test batch is padded to it
     monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", NARROW)
     trial = prepare(cut(name, folders))
-    (result,) = train([trial])
+    ready = simulation([trial])
+    (result,) = results(ready.events(ready.first()))
     assert trial.schedule.steps >= 2 and result.trained >= 4 and result.dropped == 0
     first, last = (point.metrics.total_loss for point in result.curve)
     assert not result.diverged and np.isfinite(last) and first != last

@@ -8,7 +8,7 @@ import pytest
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers.cli import main
-from stragglers.config import build, describe, loading
+from stragglers.config import build, catalog, describe, documents
 from stragglers.planning import faults, latency, population, summary
 from stragglers.planning.buffered import buffered
 from stragglers.planning.faults import Fault
@@ -366,8 +366,8 @@ def test_a_file_of_shares_that_is_none_is_one_line(tmp_path, text, complaint):
 
 
 def experiment(*changes):
-    return loading.experiment_from(
-        loading.override_all(loading.read("glyphs/drop-out/fedadam-over-selection"), changes)
+    return documents.settings_from(
+        documents.override_all(catalog.read("glyphs/drop-out/fedadam-over-selection"), changes)
     )
 
 
@@ -430,7 +430,7 @@ def test_reports_that_are_all_corrupted_are_an_error_that_says_so(fault, tmp_pat
 
 
 def test_without_faults_nothing_is_named():
-    plain = loading.experiment_from(loading.read("fleet"))
-    assert "faults" not in loading.resolved(plain)
-    assert "minimum" not in loading.resolved(plain)["schedule"]
+    plain = documents.settings_from(catalog.read("fleet"))
+    assert "faults" not in documents.resolved(plain)
+    assert "minimum" not in documents.resolved(plain)["schedule"]
     assert "faults" not in describe.policy(plain)

@@ -5,13 +5,13 @@ from statistics import median
 
 import pytest
 
-from stragglers.config import build, loading, settings
+from stragglers.config import build, catalog, documents, settings
 
 TOLERANCE = {"cifar100": 0.008, "emnist": 0.027, "stackoverflow": 0.032}  # as the README says
 PAPER = {
     name: experiment.paper
-    for name in loading.presets()
-    if (experiment := loading.experiment_from(loading.read(name))).paper
+    for name in catalog.presets()
+    if (experiment := documents.settings_from(catalog.read(name))).paper
 }
 AIMED_AT = [name for name, paper in PAPER.items() if paper.anomaly is None]
 SEEDS = range(5)
@@ -46,7 +46,7 @@ def test_every_published_row_has_a_preset():
 
 @pytest.mark.parametrize("name", AIMED_AT)
 def test_time_is_the_published_one(name):
-    row = loading.experiment_from(loading.read(name))
+    row = documents.settings_from(catalog.read(name))
     time = median(end(row.task, row.latency, row.schedule, row.updates, s) for s in SEEDS)
     tolerance = TOLERANCE[name.split("/")[0]]
     assert time == pytest.approx(PAPER[name].time_s, rel=tolerance)

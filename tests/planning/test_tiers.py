@@ -8,7 +8,7 @@ import pytest
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers.cli.main import main
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.planning import latency, population, rounds, tiers
 from stragglers.planning.latency import Draw
 from stragglers.serving import deployment
@@ -119,7 +119,9 @@ def test_mistakes_are_one_line(capsys, sets, told):
 
 
 def test_real_clients_are_in_no_tiers():
-    document = loading.override(loading.read("glyphs/per-domain/fedadam-over-selection"), "tiers=2")
+    document = documents.override(
+        catalog.read("glyphs/per-domain/fedadam-over-selection"), "tiers=2"
+    )
     with pytest.raises(BadInput, match=r"schedule\.tiers is for simulated clients"):
-        deployment.deployment(loading.experiment_from(document))
-    deployment.deployment(loading.experiment_from(loading.read("glyphs/per-domain/fedbuff-ema")))
+        deployment.deployment(documents.settings_from(document))
+    deployment.deployment(documents.settings_from(catalog.read("glyphs/per-domain/fedbuff-ema")))

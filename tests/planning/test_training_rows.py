@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, loading, settings
+from stragglers.config import build, catalog, documents, settings
 from stragglers.planning import population
 from stragglers.planning.buffered import buffered
 from stragglers.planning.latency import PER_DOMAIN, latency
@@ -187,9 +187,9 @@ HOW = {settings.FareDust: "at_arrival", settings.Feast: "by_round"}
 MOST_SLOTS = {"never": 1, "by_round": 2, "at_arrival": 12, "buffered": 24}
 
 
-@pytest.mark.parametrize("name", [name for name in loading.presets() if name.startswith("emnist/")])
+@pytest.mark.parametrize("name", [name for name in catalog.presets() if name.startswith("emnist/")])
 def test_few_buckets_are_open_at_once_with_the_papers_settings(name):
-    experiment = loading.experiment_from(loading.read(name))
+    experiment = documents.settings_from(catalog.read(name))
     plan = build.timetable(experiment, population.emnist())
     settles = HOW.get(type(experiment.algorithm), "never")
     k = getattr(experiment.schedule, "late_rounds", None) or 1

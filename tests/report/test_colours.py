@@ -1,6 +1,6 @@
 import itertools
 
-from stragglers.config import loading
+from stragglers.config import catalog
 from stragglers.report.colours import DASHES, FAMILIES, MARKERS, _shaded, looks
 from stragglers.report.grouping import sections
 from stragglers.runs import records
@@ -13,7 +13,7 @@ def look(tmp_path):
 
 
 def test_every_row_has_a_look_of_its_own(tmp_path):
-    names = [name for name in loading.presets() if name.startswith("emnist/per-domain/")]
+    names = [name for name in catalog.presets() if name.startswith("emnist/per-domain/")]
     for name in names:
         run_folder(tmp_path, name)
     found = look(tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.report.grouping import check_reference, chosen, differences, plain, sections
 from stragglers.runs import records
 from tests.support.fabricate import demo, run_folder
@@ -99,12 +99,12 @@ def test_settings_that_are_refused_today_are_shown_as_they_were(tmp_path):
 def test_the_published_row_is_that_of_todays_preset(tmp_path):
     name = "emnist/per-domain/fedbuff-kd"
     run_folder(tmp_path, name, 3, set=("evaluations=7", "task.path=somewhere"), digest="a")
-    stale = loading.completed(loading.read("emnist/per-domain/feast"))["paper"]
+    stale = documents.completed(catalog.read("emnist/per-domain/feast"))["paper"]
     run_folder(tmp_path, name, digest="b", set=("ema=0.0",), changes={"paper": stale})
     run_folder(tmp_path, "mine", preset=name, changes={"paper": stale})
     (section,) = found(tmp_path)
     preset, changed, mine = section.experiments
-    assert preset.paper == loading.completed(loading.read(name))["paper"]
+    assert preset.paper == documents.completed(catalog.read(name))["paper"]
     assert changed.paper is None and mine.paper is None
 
 

@@ -9,7 +9,7 @@ import pytest
 from reproduction import __main__ as command
 from reproduction import data, rows
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import records
 from tests.support import tiny
 
@@ -48,7 +48,7 @@ def test_every_task_of_the_results_has_one_checksum(trials):
 def test_the_checksums_are_told(trials):
     text = (ROOT / "CONTRIBUTING.md").read_text()
     for name in ("emnist/per-domain/fedadam", "cifar100/per-domain/fedadam"):
-        assert data.checksums(trials)[data.key(loading.completed(loading.read(name)))] in text
+        assert data.checksums(trials)[data.key(documents.completed(catalog.read(name)))] in text
     (exchange,) = {trial.data for trial in trials if trial.name.startswith("stackoverflow")}
     assert exchange in text
 
@@ -95,7 +95,7 @@ def test_nothing_is_trained_on_other_data(results, tmp_path, monkeypatch, capsys
 
 def test_the_same_data_is_trained_on(results, tmp_path, monkeypatch):
     monkeypatch.setenv("STRAGGLERS_CACHE", str(tmp_path / "cache"))
-    document = loading.override(FEDADAM.document, f"task.path={tiny.folder(tmp_path, 'emnist')}")
-    found = data.checksum(loading.experiment_from(document).task)
-    data.check(document, {data.key(loading.completed(FEDADAM.document)): found})
+    document = documents.override(FEDADAM.document, f"task.path={tiny.folder(tmp_path, 'emnist')}")
+    found = data.checksum(documents.settings_from(document).task)
+    data.check(document, {data.key(documents.completed(FEDADAM.document)): found})
     data.check(document, {})  # nothing to compare with

@@ -1,12 +1,12 @@
 import numpy as np
 
 from reproduction import rows
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 
 
 def test_every_published_row_of_images_is_there_once():
     names = [variant.preset for variant in rows.published()]
-    images = [n for n in loading.presets() if n.startswith(("emnist/", "cifar100/"))]
+    images = [n for n in catalog.presets() if n.startswith(("emnist/", "cifar100/"))]
     ours = {"emnist/per-domain/feast-balanced"}
     assert set(names) == set(images) - ours and len(names) == len(set(names)) == 46
     assert names[0] == "cifar100/per-domain/fedadam"
@@ -18,7 +18,7 @@ def test_every_open_point_can_be_trained():
         keys = {variant.key for variant in point.variants}
         assert len(keys) == len(point.variants)
         assert len(keys) > 1 or point.common  # a row under other conditions is one, too
-        assert point.beside.preset in loading.presets()
+        assert point.beside.preset in catalog.presets()
         kappa = {"beta", "beta-cifar100", "persistence-feast", "tau-small-kappa"}  # of their own
         assert (rows.Variant(point.preset, point.common).key in keys) != (point.name in kappa)
 
@@ -27,7 +27,7 @@ def test_stack_exchange_is_not_taken_for_a_published_row():
     variants = rows.chosen(["stackoverflow"])
     assert variants == rows.exchange() and len(variants) == len(rows.FIRST)
     for variant in variants:
-        experiment = loading.experiment_from(variant.document)
+        experiment = documents.settings_from(variant.document)
         assert experiment.paper is None and rows.Variant(variant.preset).paper
         assert experiment.task.straggler_tags == ("quantum-computer", "taste")
         assert experiment.updates == 24_000

@@ -4,7 +4,7 @@ import pytest
 
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import bundles, checkpoint, trials
 from stragglers.runs.workers import seeds_of
 from tests.runs.test_trials import FEAST, FEDAVG, jobs, write
@@ -25,11 +25,11 @@ def test_seeds_share_programs_that_fill_an_accelerator(tmp_path, on_cpu, monkeyp
 
 def test_what_differs_aside_of_training_is_trained_once(tmp_path):
     kappas = {f"{FEAST}{kappa}": f"kappa={kappa}" for kappa in (0.0, 0.1)}
-    documents = {
-        name: loading.override(loading.read(FEAST), given) for name, given in kappas.items()
+    by_name = {
+        name: documents.override(catalog.read(FEAST), given) for name, given in kappas.items()
     }
-    a, b = (trials.jobs_of({name: document}, 3, tmp_path) for name, document in documents.items())
-    average = loading.override(loading.read(FEDAVG), "ema=0.9")
+    a, b = (trials.jobs_of({name: document}, 3, tmp_path) for name, document in by_name.items())
+    average = documents.override(catalog.read(FEDAVG), "ema=0.9")
     fedavg = jobs(tmp_path, (FEDAVG,)) + trials.jobs_of({"average": average}, 2, tmp_path)
     beta = jobs(tmp_path, (FEAST,), updates=400, count=1)
     both = [fedavg[0], fedavg[2]], [fedavg[1], fedavg[3]]
@@ -64,35 +64,35 @@ def test_what_differs_aside_of_training_is_trained_once(tmp_path):
     ],
 )
 def test_what_training_depends_on_is_trained_apart(tmp_path, given):
-    document = loading.read("glyphs/per-domain/fare-dust")
-    documents = {"a": document, "b": loading.override(document, given)}
-    assert [len(bundle) for bundle in bundles.bundles(jobs_of(documents, tmp_path), 1)] == [1, 1]
-    documents["b"] = loading.override_all(document, ["average=corrected", "ema=0.3"])
-    assert [len(bundle) for bundle in bundles.bundles(jobs_of(documents, tmp_path), 1)] == [2]
+    document = catalog.read("glyphs/per-domain/fare-dust")
+    by_name = {"a": document, "b": documents.override(document, given)}
+    assert [len(bundle) for bundle in bundles.bundles(jobs_of(by_name, tmp_path), 1)] == [1, 1]
+    by_name["b"] = documents.override_all(document, ["average=corrected", "ema=0.3"])
+    assert [len(bundle) for bundle in bundles.bundles(jobs_of(by_name, tmp_path), 1)] == [2]
 
 
-def jobs_of(documents, out):
-    return trials.jobs_of(documents, 1, out)
+def jobs_of(by_name, out):
+    return trials.jobs_of(by_name, 1, out)
 
 
 def test_other_data_is_another_training(tmp_path):
-    document = loading.read("emnist/per-domain/fedbuff-ema")
-    documents = {
-        name: loading.override(document, f'task.path="{name}"') for name in ("here", "there")
+    document = catalog.read("emnist/per-domain/fedbuff-ema")
+    by_name = {
+        name: documents.override(document, f'task.path="{name}"') for name in ("here", "there")
     }
-    documents |= {"also": loading.override(documents["here"], "ema=0.3")}
-    a, b, c = jobs_of(documents, tmp_path)
+    by_name |= {"also": documents.override(by_name["here"], "ema=0.3")}
+    a, b, c = jobs_of(by_name, tmp_path)
     assert bundles.bundles([a, b, c], 1) == [[a, c], [b]]
     assert a.folder.name == b.folder.name  # as it matters to no result where data lies
 
 
 def test_only_so_many_models_share_a_training(tmp_path, monkeypatch):
     monkeypatch.setattr(bundles, "MODELS", 4)
-    document = loading.read(FEAST)
-    documents = {
-        str(kappa): loading.override(document, f"kappa={kappa / 10}") for kappa in range(6)
+    document = catalog.read(FEAST)
+    by_name = {
+        str(kappa): documents.override(document, f"kappa={kappa / 10}") for kappa in range(6)
     }
-    every = trials.jobs_of(documents, 2, tmp_path)
+    every = trials.jobs_of(by_name, 2, tmp_path)
     assert [len(bundle) for bundle in bundles.bundles(every, 1)] == [3, 3, 3, 3]
     assert [len(bundle) for bundle in bundles.bundles(every, 2)] == [6, 6]
     assert seeds_of(bundles.bundles(every, 2)[0]) == 2

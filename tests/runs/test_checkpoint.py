@@ -16,7 +16,7 @@ import pytest
 
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.report import result_table
 from stragglers.runs import checkpoint, recorder, records, workers
 from stragglers.runs.recorder import Kept, Said
@@ -37,8 +37,8 @@ SMALL = {
 
 
 def experiment(row, *more):
-    document = loading.read(f"glyphs/per-domain/{row}")
-    return loading.experiment_from(loading.override_all(document, [*SMALL[row], *more]))
+    document = catalog.read(f"glyphs/per-domain/{row}")
+    return documents.settings_from(documents.override_all(document, [*SMALL[row], *more]))
 
 
 def record(out, experiments, stop=lambda: False, **options):
@@ -298,7 +298,7 @@ def end(process, out, how, trials=1):
 @pytest.mark.usefixtures("interruptible")
 def test_signals_to_the_command(tmp_path):
     """To one process, and to one with two beside it; at the end nothing shows of them."""
-    document = loading.override_all(loading.read("glyphs/per-domain/feast"), SMALL["feast"])
+    document = documents.override_all(catalog.read("glyphs/per-domain/feast"), SMALL["feast"])
     document |= {"updates": 1500, "threads": 1}
     (tmp_path / "mine.toml").write_text(toml_files.dumps(document))
     two = ("--trials", "2", "--processes", "2")

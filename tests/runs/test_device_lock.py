@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from stragglers._core import jax_env
-from stragglers.config import loading
+from stragglers.config import catalog
 from stragglers.runs import records, trials, workers
 from stragglers.runs.device_lock import shared, turn
 from stragglers.runs.progress import Shown
@@ -65,7 +65,7 @@ def test_without_an_accelerator_nobody_waits(on_cpu):
 
 
 def small(tmp_path, count):
-    document = loading.read("glyphs/per-domain/fedavg")
+    document = catalog.read("glyphs/per-domain/fedavg")
     document |= {"updates": 300, "evaluations": 1, "task": {"name": "glyphs", "writers": 30}}
     return trials.jobs_of({"a": document}, count, tmp_path / "runs")
 
@@ -171,7 +171,7 @@ def test_what_is_ahead_counts_when_time_is_short(accelerator, tmp_path):
     """Of a long and a short one the short comes first, if the long one would wait too long."""
     asked, jobs, updates = [], [], (300, 300, 30)
     for name, count in zip("abc", updates):
-        document = loading.read("glyphs/per-domain/fedavg")
+        document = catalog.read("glyphs/per-domain/fedavg")
         document |= {"updates": count, "task": {"name": "glyphs", "writers": 30}}
         jobs += trials.jobs_of({name: document}, 1, tmp_path / "runs")
     took = [trials.Took(jobs[0], 10.0)]

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import curve, records, run_folder
 from stragglers.runs.recorder import Said, record
 from stragglers.runs.train import prepare, simulation
@@ -16,7 +16,7 @@ from stragglers.simulator.simulate import results
 
 NAME = "glyphs/per-domain/feast"
 SMALL = ["writers=12", "goal=3", "updates=25", "evaluations=3"]
-EXPERIMENT = loading.experiment_from(loading.override_all(loading.read(NAME), SMALL))
+EXPERIMENT = documents.settings_from(documents.override_all(catalog.read(NAME), SMALL))
 
 
 def events(folder, experiments=(EXPERIMENT,), **options):
@@ -119,7 +119,7 @@ def test_a_file_that_changes_while_it_is_prepared_begins_no_run(tmp_path, monkey
     file = tmp_path / "faults.csv"
     file.write_text(crashes(0.1))
     sets = [*SMALL, f"faults.csv={file}", "round_timeout=1000"]
-    experiment = loading.experiment_from(loading.override_all(loading.read(NAME), sets))
+    experiment = documents.settings_from(documents.override_all(catalog.read(NAME), sets))
     ready = prepare
 
     def prepared(*arguments):
@@ -137,13 +137,15 @@ def test_a_file_that_changes_while_it_is_prepared_begins_no_run(tmp_path, monkey
 
 
 def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
-    other = loading.experiment_from(
-        loading.override_all(loading.read(NAME), [*SMALL, "seed=1", "lanes=4"])
+    other = documents.settings_from(
+        documents.override_all(catalog.read(NAME), [*SMALL, "seed=1", "lanes=4"])
     )
     recorded(
         tmp_path,
         experiments=[
-            loading.experiment_from(loading.override_all(loading.read(NAME), [*SMALL, "lanes=4"])),
+            documents.settings_from(
+                documents.override_all(catalog.read(NAME), [*SMALL, "lanes=4"])
+            ),
             other,
         ],
     )
@@ -166,8 +168,8 @@ def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
     ],
 )
 def test_models_of_one_training_have_the_bits_of_their_own(tmp_path, name, sets):
-    document = loading.override_all(loading.read(f"glyphs/per-domain/{name}"), SMALL)
-    each = [loading.experiment_from(loading.override_all(document, some)) for some in sets]
+    document = documents.override_all(catalog.read(f"glyphs/per-domain/{name}"), SMALL)
+    each = [documents.settings_from(documents.override_all(document, some)) for some in sets]
     recorded(tmp_path / "together", experiments=each)
     for number, experiment in enumerate(each):
         recorded(tmp_path / str(number), experiments=[experiment])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import curve, records, run_folder
 from stragglers.runs.device_lock import turn
 
@@ -19,8 +19,8 @@ NAME = "glyphs/per-domain/feast"
 
 
 def settings(seed=0, name=NAME, **changes):
-    document = {**loading.read(name), **changes, "seed": seed}
-    return loading.resolved(loading.experiment_from(document))
+    document = {**catalog.read(name), **changes, "seed": seed}
+    return documents.resolved(documents.settings_from(document))
 
 
 def evaluation(step, **values):
@@ -272,10 +272,10 @@ def test_a_file_counts_by_what_is_in_it(tmp_path):
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_the_hash_is_the_same_in_every_process(hash_seed):
     code = f"""if True:
-        from stragglers.config import loading
+        from stragglers.config import catalog, documents
         from stragglers.runs import run_folder
-        experiment = loading.experiment_from(loading.read({NAME!r}))
-        print(run_folder.settings_hash(loading.resolved(experiment)))
+        experiment = documents.settings_from(catalog.read({NAME!r}))
+        print(run_folder.settings_hash(documents.resolved(experiment)))
     """
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     run = subprocess.run(

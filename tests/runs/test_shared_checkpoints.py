@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import bundles, records, run_folder, trials, workers
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News, Outcome, Terms
@@ -40,14 +40,14 @@ def test_trials_of_one_program_go_on_together(tmp_path):
 def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkeypatch):
     """Presets of their own, and so folders of their own; in parts of a second each."""
     monkeypatch.chdir(tmp_path)
-    documents = {
-        name: loading.override_all(
-            loading.read("glyphs/per-domain/feast"), [*SMALL["feast"], given]
+    by_name = {
+        name: documents.override_all(
+            catalog.read("glyphs/per-domain/feast"), [*SMALL["feast"], given]
         )
         for name, given in {"one": "kappa=0.1", "of/two": "kappa=0.9"}.items()
     }
-    documents["alone"] = documents["one"]
-    jobs = trials.jobs_of(documents, 1, Path("runs"))
+    by_name["alone"] = by_name["one"]
+    jobs = trials.jobs_of(by_name, 1, Path("runs"))
     for job in jobs[:2]:
         record_jobs([job._replace(folder=Path("whole") / job.name)])
     one, two, alone = jobs
@@ -81,13 +81,13 @@ def test_models_of_one_training_that_went_on_apart_start_anew(tmp_path):
 
 def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path, monkeypatch):
     """The folder that has the checkpoint is over; the others go on from it."""
-    documents = {
-        name: loading.override_all(
-            loading.read("glyphs/per-domain/feast"), [*SMALL["feast"], given]
+    by_name = {
+        name: documents.override_all(
+            catalog.read("glyphs/per-domain/feast"), [*SMALL["feast"], given]
         )
         for name, given in {"one": "kappa=0.1", "two": "kappa=0.9"}.items()
     }
-    documents["two"]["paper"] = {
+    by_name["two"]["paper"] = {
         "row": "of two alone",
         "straggler": 1.0,
         "straggler_interval": [0.0, 2.0],
@@ -95,7 +95,7 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
         "total_interval": [0.0, 2.0],
         "time_s": 1.0,
     }
-    one, two = jobs = trials.jobs_of(documents, 1, tmp_path / "runs")
+    one, two = jobs = trials.jobs_of(by_name, 1, tmp_path / "runs")
     finish = run_folder.finish
 
     def fails(folder, *given):
@@ -123,13 +123,13 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
 def test_trials_of_more_server_steps_than_others_are_trained_apart(tmp_path, monkeypatch):
     """Interrupted, those of one program go on together; what has not begun is trained as before."""
     given = [*SMALL["feast"], "late_seconds=60", "lanes=4"]  # 9, 10 and 9 server steps
-    documents = {
-        name: loading.override_all(
-            loading.read("glyphs/per-domain/feast"), [*given, f"kappa={name}"]
+    by_name = {
+        name: documents.override_all(
+            catalog.read("glyphs/per-domain/feast"), [*given, f"kappa={name}"]
         )
         for name in ("0.1", "0.9")
     }
-    whole, jobs = (trials.jobs_of(documents, 3, tmp_path / place) for place in ("whole", "parts"))
+    whole, jobs = (trials.jobs_of(by_name, 3, tmp_path / place) for place in ("whole", "parts"))
     said, apart = [], "trials of 9 and 10 server steps are trained apart"
     monkeypatch.setattr(trials, "here", here_saying(said))
     assert trials.run_missing(whole, processes=1, together=3) == []

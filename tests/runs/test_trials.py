@@ -7,7 +7,7 @@ import pytest
 
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import records, run_folder, trials
 from stragglers.runs.signals import Interrupted
 from stragglers.runs.workers import Outcome, Terms
@@ -16,13 +16,13 @@ FEAST, FEDAVG = "glyphs/per-domain/feast", "glyphs/per-domain/fedavg"
 
 
 def jobs(out, names=(FEAST, FEDAVG), count=2, **changes):
-    documents = {name: {**loading.read(name), **changes} for name in names}
-    return trials.jobs_of(documents, count, out)
+    by_name = {name: {**catalog.read(name), **changes} for name in names}
+    return trials.jobs_of(by_name, count, out)
 
 
 def write(job, status="finished", seconds=1.0):
     with run_folder.claim(job.folder):
-        settings = loading.resolved(job.experiment)
+        settings = documents.resolved(job.experiment)
         run = run_folder.begin(job.folder, settings, {"name": job.name})
         if status != "running":
             run_folder.finish(job.folder, run, {}, {"status": status, "wall_s": seconds})
@@ -157,7 +157,7 @@ def test_what_shares_a_program_is_submitted_together(tmp_path, trained):
     trained(wide, together=3)
     assert [len(bundle) for bundle in trained.bundles] == [3, 2, 3, 2]
     assert trained.bundles[1] == [f"{FEAST} 4/5", f"{FEAST} 5/5"]
-    other = loading.override(loading.read(FEAST), "kappa=0.1")
+    other = documents.override(catalog.read(FEAST), "kappa=0.1")
     models = trials.jobs_of({"other": other}, 3, tmp_path) + jobs(
         tmp_path, (FEAST,), seed=1, count=2
     )
@@ -172,7 +172,7 @@ def test_a_trial_takes_as_long_as_its_experiment_or_else_its_task(tmp_path):
     assert trials.expected_s(feast, took) == pytest.approx(trials.CAUTION * 60)
     took += [trials.Took(more, 20.0), trials.Took(more, 25.0)]
     assert trials.expected_s(feast, took) == pytest.approx(trials.CAUTION * 25)
-    other = loading.override(loading.read(FEAST), "kappa=0.1")  # of the same training
+    other = documents.override(catalog.read(FEAST), "kappa=0.1")  # of the same training
     (model,) = trials.jobs_of({"other": other}, 1, tmp_path)
     assert trials.expected_s(model, took) == pytest.approx(trials.CAUTION * 25)
     other = jobs(tmp_path, (FEDAVG,), task={"name": "glyphs", "writers": 9})[0]

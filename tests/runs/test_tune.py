@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs import bundles, curve, records, run_folder, trials, tune
 from stragglers.runs.tune import Objective
 from tests.cli.test_main import refused, run
@@ -42,10 +42,10 @@ class Fake:
     def __init__(self, folder, diverges=lambda settings: False, held_out=lambda settings: 0.25):
         self.folder, self.diverges, self.asked, self.held_out = folder, diverges, [], held_out
 
-    def __call__(self, documents):
+    def __call__(self, candidates):
         found = []
-        for document in documents.values():
-            settings = loading.resolved(loading.experiment_from(document))
+        for document in candidates.values():
+            settings = documents.resolved(documents.settings_from(document))
             self.asked.append(settings)
             folder = run_folder.folder_of(self.folder, FEAST, settings)
             status = "diverged" if self.diverges(settings) else "finished"
@@ -59,7 +59,7 @@ TWO = [{"algorithm.kappa": [0.0, 0.2, 0.5]}, {"server.learning_rate": [0.001, 0.
 
 def test_searches_follow_one_another(tmp_path):
     train = Fake(tmp_path)
-    best, (first, second) = tune.tune(loading.read(FEAST), TWO, STRAGGLER, train)
+    best, (first, second) = tune.tune(catalog.read(FEAST), TWO, STRAGGLER, train)
     assert best.document["algorithm"]["kappa"] == 0.2
     assert best.document["server"]["learning_rate"] == 0.01
     assert len(train.asked) == 3 + 3  # not nine
@@ -69,17 +69,17 @@ def test_searches_follow_one_another(tmp_path):
 
 def test_one_search_over_two_settings_is_all_combinations(tmp_path):
     train = Fake(tmp_path)
-    tune.tune(loading.read(FEAST), [TWO[0] | TWO[1]], STRAGGLER, train)
+    tune.tune(catalog.read(FEAST), [TWO[0] | TWO[1]], STRAGGLER, train)
     assert len(train.asked) == 9
 
 
 def test_the_objective_decides(tmp_path):
     best, _ = tune.tune(
-        loading.read(FEAST), TWO[:1], tune.parsed_objective("total"), Fake(tmp_path)
+        catalog.read(FEAST), TWO[:1], tune.parsed_objective("total"), Fake(tmp_path)
     )
     # Total accuracy falls where the other rises here.
     assert best.document["algorithm"]["kappa"] == 0.5
-    (trial,) = Fake(tmp_path / "b")({"": loading.read(FEAST)})[0]
+    (trial,) = Fake(tmp_path / "b")({"": catalog.read(FEAST)})[0]
     assert Objective("balance", 0.25).of([trial]) == pytest.approx(
         0.25 * accuracy(trial.settings) + 0.75 * (1 - accuracy(trial.settings))
     )
@@ -90,7 +90,7 @@ def test_validation_alone_decides_and_what_is_held_out_is_said(tmp_path, proposa
     """On the held-out half, and on both together, kappa = 0.5 would be best."""
     by_kappa = {0.0: 0.4, 0.2: 0.1, 0.5: 0.9}
     train = Fake(tmp_path, held_out=lambda settings: by_kappa[settings["algorithm"]["kappa"]])
-    best, (tried,) = tune.tune(loading.read(FEAST), TWO[:1], STRAGGLER, train, proposals)
+    best, (tried,) = tune.tune(catalog.read(FEAST), TWO[:1], STRAGGLER, train, proposals)
     assert best.document["algorithm"]["kappa"] == best.chosen["algorithm.kappa"] == 0.2
     assert best.value == max(candidate.value for candidate in tried)
     assert best.held_out == {"straggler_accuracy": 0.1, "total_accuracy": 0.9}
@@ -99,21 +99,21 @@ def test_validation_alone_decides_and_what_is_held_out_is_said(tmp_path, proposa
 
 
 def test_what_is_held_out_is_the_median_over_trials(tmp_path):
-    settings = loading.resolved(loading.experiment_from(loading.read(FEAST)))
+    settings = documents.resolved(documents.settings_from(catalog.read(FEAST)))
     found = [write_run(tmp_path / str(n), settings, 0.5, "finished", 0.1 * n) for n in (1, 2, 6)]
-    best, _ = tune.tune(loading.read(FEAST), [{"kappa": [0.2]}], STRAGGLER, lambda _: [found])
+    best, _ = tune.tune(catalog.read(FEAST), [{"kappa": [0.2]}], STRAGGLER, lambda _: [found])
     assert best.held_out == pytest.approx({"straggler_accuracy": 0.2, "total_accuracy": 0.8})
 
 
 def test_trials_of_before_are_one_line_and_nothing_is_trained(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grid.toml").write_text("[[search]]\nkappa = [0.0, 0.2, 0.5]\n")
-    document = loading.read(FEAST)
+    document = catalog.read(FEAST)
     monkeypatch.setattr("stragglers.runs.trials.run_missing", lambda *_: pytest.fail("trained"))
     folders = []
     for kappa, status in ((0.2, "finished"), (0.5, "diverged"), (0.0, "finished")):
         given = tune._with(document, {"algorithm.kappa": kappa})
-        settings = loading.resolved(loading.experiment_from(given))
+        settings = documents.resolved(documents.settings_from(given))
         folders.append(run_folder.folder_of(Path("runs"), FEAST, settings))
         write_run(folders[-1], settings, 0.5, status, old=True)
         line = refused(capsys, "tune", FEAST, "--grid", "grid.toml")
@@ -124,10 +124,10 @@ def test_trials_of_before_are_one_line_and_nothing_is_trained(capsys, tmp_path, 
 
 def test_a_candidate_that_diverged_is_never_chosen(tmp_path):
     best_diverges = Fake(tmp_path, lambda settings: settings["algorithm"]["kappa"] == 0.2)
-    best, (tried,) = tune.tune(loading.read(FEAST), TWO[:1], STRAGGLER, best_diverges)
+    best, (tried,) = tune.tune(catalog.read(FEAST), TWO[:1], STRAGGLER, best_diverges)
     assert best.document["algorithm"]["kappa"] == 0.0 and math.isnan(tried[1].value)
     with pytest.raises(BadInput, match="every candidate diverged"):
-        tune.tune(loading.read(FEAST), TWO, STRAGGLER, Fake(tmp_path / "b", lambda settings: True))
+        tune.tune(catalog.read(FEAST), TWO, STRAGGLER, Fake(tmp_path / "b", lambda settings: True))
 
 
 def test_optuna_proposes_from_the_same_values_and_repeats_itself(tmp_path):
@@ -135,20 +135,20 @@ def test_optuna_proposes_from_the_same_values_and_repeats_itself(tmp_path):
     asked = []
     for name in "ab":
         train = Fake(tmp_path / name, lambda settings: settings["algorithm"]["kappa"] == 0.5)
-        best, (tried,) = tune.tune(loading.read(FEAST), grid, STRAGGLER, train, proposals=12)
+        best, (tried,) = tune.tune(catalog.read(FEAST), grid, STRAGGLER, train, proposals=12)
         asked.append([settings["algorithm"] for settings in train.asked])
         assert len(train.asked) == len(tried) <= 9
         assert best.document["algorithm"]["kappa"] != 0.5
     assert asked[0] == asked[1]
 
 
-PUBLISHED = [n for n in loading.presets() if n.partition("/")[2] in tune.grids()]
+PUBLISHED = [n for n in catalog.presets() if n.partition("/")[2] in tune.grids()]
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if not name.startswith("glyphs")])
 def test_tuned_values_were_scanned(name):
     """Every published row lies on its grid, but for the one that the paper contradicts."""
-    document = loading.read(name)
+    document = catalog.read(name)
     grid = name.partition("/")[2]
     for search in tune.checked_grid(document, tune.read_grid(grid)):
         for path, values in search.items():
@@ -175,7 +175,7 @@ def test_the_papers_grids_are_as_large_as_it_says():
 
 @pytest.mark.parametrize("row, trained", [("feast", 7), ("fare-dust", 9 * 7), ("fedbuff-ema", 1)])
 def test_candidates_that_differ_aside_of_training_are_trained_once(tmp_path, row, trained):
-    document = loading.read(f"emnist/per-domain/{row}")
+    document = catalog.read(f"emnist/per-domain/{row}")
     (search,) = tune.checked_grid(document, tune.read_grid(f"per-domain/{row}"))
     chosen = [tune._with(document, one) for one in tune.combinations(search)]
     jobs = [job for one in chosen for job in trials.jobs_of({row: one}, 1, tmp_path)]
@@ -234,7 +234,7 @@ def test_presets_without_a_grid_and_several_at_once_are_refused(capsys, tmp_path
 
 
 def test_values_are_read_as_they_are_written():
-    document = loading.read(FEAST)
+    document = catalog.read(FEAST)
     values = {"late_seconds": [100.0, math.inf], "check_in": [{"straggler": 0.5}]}
     (whole,) = tune.checked_grid(document, [values])
     given = [tune._with(document, chosen)["schedule"] for chosen in tune.combinations(whole)]
@@ -255,7 +255,7 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     def run_missing(jobs, processes, terms, together):
         wanted = [job for job in jobs if not records.is_over(job.folder)]
         for job in wanted[: next(budget, None)]:
-            settings = loading.resolved(job.experiment)
+            settings = documents.resolved(job.experiment)
             write_run(job.folder, settings, accuracy(settings))
             trained.append(job.label)
         return [job for job in jobs if not records.is_over(job.folder)]
@@ -283,7 +283,7 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     assert code == 0 and "the best of 2" in out and len(trained) == len(set(trained)) == 2 * 4
     assert "straggler accuracy, validation" in out
     assert "on held-out examples: straggler accuracy 25.0 %, total accuracy 75.0 %\n" in out
-    tuned = loading.read(str(tmp_path / "out" / FEAST / "tuned.toml"))
+    tuned = catalog.read(str(tmp_path / "out" / FEAST / "tuned.toml"))
     assert (tuned["algorithm"]["kappa"], tuned["server"]["learning_rate"]) == (0.2, 0.01)
     copy = Path(tuned["faults"]["csv"])  # a preset is whole without the files that it was made of
     assert copy.parent == tmp_path / "out" / FEAST

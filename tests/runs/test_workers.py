@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from stragglers._core import toml_files
-from stragglers.config import loading as config
+from stragglers.config import catalog, documents
 from stragglers.runs import records, workers
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News
@@ -26,7 +26,7 @@ def test_a_signal_while_jax_is_being_loaded_is_heeded_after_that(monkeypatch, tm
         loaded.extend([name] if name == "stragglers.runs.recorder" else [])
         return module
 
-    job = Job("a", "a", tmp_path / "a", config.experiment_from(config.read("fleet")), "t")
+    job = Job("a", "a", tmp_path / "a", documents.settings_from(catalog.read("fleet")), "t")
     monkeypatch.setattr(builtins, "__import__", loading)
     outcome = workers._train([job], News(print, print), workers.USUAL, wish)
     assert outcome.lines == ["stopped before it trained"] and loaded == ["stragglers.runs.recorder"]
@@ -37,7 +37,7 @@ def test_a_signal_while_jax_is_being_loaded_is_heeded_after_that(monkeypatch, tm
 @pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
 def test_what_is_interrupted_can_be_run_again(tmp_path, how):
     """Ctrl-C reaches the whole group, a kill the parent alone; nobody is left behind."""
-    document = config.read("glyphs/per-domain/fedadam")
+    document = catalog.read("glyphs/per-domain/fedadam")
     document |= {"task": {"name": "glyphs", "writers": 30}}
     (tmp_path / "mine").mkdir()
     for name, updates in (("endless", 10**6), ("short", 40)):

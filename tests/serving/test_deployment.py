@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, loading
+from stragglers.config import build, catalog, documents
 from stragglers.planning.report_weights import Reports
 from stragglers.planning.schedule import Fate
 from stragglers.serving.deployment import deployment
@@ -13,7 +13,7 @@ from stragglers.simulator.local_training import Local
 
 
 def experiment(name, *sets):
-    return loading.experiment_from(loading.override_all(loading.read(name), sets))
+    return documents.settings_from(documents.override_all(catalog.read(name), sets))
 
 
 def arrived(**known):

@@ -11,7 +11,7 @@ import pytest
 from stragglers._core.errors import BadInput
 from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.config import build, loading
+from stragglers.config import build, catalog, documents
 from stragglers.runs import train as run
 from stragglers.serving.deployment import deployment
 from stragglers.simulator import label_skew
@@ -266,7 +266,7 @@ DAMPED = ["label_skew.kind=damped", "label_skew.alpha=0.1"]
 
 
 def experiment(*sets, preset="glyphs/per-domain/fedadam-over-selection"):
-    return loading.experiment_from(loading.override_all(loading.read(preset), sets))
+    return documents.settings_from(documents.override_all(catalog.read(preset), sets))
 
 
 @pytest.mark.parametrize(
@@ -282,12 +282,12 @@ def experiment(*sets, preset="glyphs/per-domain/fedadam-over-selection"):
 def test_settings_name_every_loss(sets, expected):
     given = experiment(*sets)
     assert run.local(given.client).label_skew == expected
-    resolved = loading.resolved(given)
-    assert loading.experiment_from(resolved) == given and "label_skew" in resolved["client"]
+    resolved = documents.resolved(given)
+    assert documents.settings_from(resolved) == given and "label_skew" in resolved["client"]
 
 
 def test_a_plain_loss_leaves_no_trace_in_settings():
-    assert "label_skew" not in loading.resolved(experiment())["client"]
+    assert "label_skew" not in documents.resolved(experiment())["client"]
 
 
 @pytest.mark.parametrize(

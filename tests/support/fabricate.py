@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stragglers._core import toml_files
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 
 
 def run_folder(
@@ -33,12 +33,12 @@ def run_folder(
 
     Settings that were `unknown` when it was trained are not in it.
     """
-    known = name if name in loading.presets() else "glyphs/per-domain/fedadam"
-    document = loading.read(preset or known)
+    known = name if name in catalog.presets() else "glyphs/per-domain/fedadam"
+    document = catalog.read(preset or known)
     for assignment in set:
-        document = loading.override(document, assignment)
+        document = documents.override(document, assignment)
     document["seed"] = seed
-    settings = loading.resolved(loading.experiment_from(document)) | (changes or {})
+    settings = documents.resolved(documents.settings_from(document)) | (changes or {})
     settings = {key: value for key, value in settings.items() if key not in unknown}
     folder = root / hashlib.sha256(name.encode()).hexdigest()[:12] / f"{digest}-{seed}"
     folder.mkdir(parents=True)

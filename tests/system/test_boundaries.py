@@ -22,7 +22,7 @@ import pytest
 from stragglers._core.errors import BadInput
 from stragglers._core.files import UNFINISHED
 from stragglers.cli import main
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.report import figures, page
 from stragglers.runs import checkpoint, recorder, records, run_folder
 from stragglers.simulator.events import Snapshot
@@ -31,7 +31,7 @@ from tests.support.command import sigint
 from tests.support.disk import CODES, STEPS, Killed, failing, spoil, untrained
 
 NAME = "glyphs/per-domain/feast"
-EXPERIMENT = loading.experiment_from(loading.read(NAME))
+EXPERIMENT = documents.settings_from(catalog.read(NAME))
 NEVER = 1 << 30
 every_way_to_fail = pytest.mark.parametrize("code", CODES)
 
@@ -76,7 +76,7 @@ def test_a_run_that_fails_anywhere_goes_on_to_the_same_end(tmp_path, code):
     """Begin, evaluations, checkpoints, their removal and the end: each call in turn fails."""
     (tmp_path / "faults.csv").write_text("client,crash\n" + "x,0.1\n" * 200)
     faults = {"csv": str(tmp_path / "faults.csv")}  # of which there is a copy
-    experiment = loading.experiment_from({**loading.read(NAME), "faults": faults})
+    experiment = documents.settings_from({**catalog.read(NAME), "faults": faults})
     with untrained(), failing(NEVER, None) as disk:
         record(tmp_path / "whole", experiment=experiment)
         whole, calls = everything(tmp_path / "whole", *CLOCKS), disk.calls
@@ -193,7 +193,7 @@ def test_drift_through_the_command(tmp_path, capsys, plain_report):
     """Refused by name; allowed, the outputs say so."""
     command = ["run", NAME, "--processes", "1", "--out", str(tmp_path)]
     with untrained(), failing(NEVER, None):
-        record(run_folder.folder_of(tmp_path, NAME, loading.resolved(EXPERIMENT)), 2)
+        record(run_folder.folder_of(tmp_path, NAME, documents.resolved(EXPERIMENT)), 2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(recorder, "_fingerprint", lambda *_: {"format": 1, "jax": "1"})
             assert main.main(command) == 2

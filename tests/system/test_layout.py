@@ -144,7 +144,7 @@ def test_algorithms_know_neither_latency_nor_each_other():
 def test_planning_loads_nothing_slow():
     code = """if True:
         import sys
-        import stragglers.config.build, stragglers.config.loading, stragglers.planning.schedule
+        import stragglers.config.build, stragglers.config.catalog, stragglers.planning.schedule
         print(*sys.modules.keys() & {"jax", "matplotlib", "scipy.stats"})
     """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -12,7 +12,7 @@ import pytest
 
 import stragglers
 from stragglers.cli.main import main
-from stragglers.config import loading
+from stragglers.config import catalog
 from tests.support.malformed import KINDS, Case, cases, enriched
 
 SECONDS = 0.05  # of a core, for each
@@ -80,8 +80,8 @@ def test_there_are_a_thousand_of_every_kind():
 
 def test_what_they_are_made_from_is_right(capsys):
     """So that the mistake that was put in is the one that is told."""
-    for name in loading.presets():
-        enriched(loading.read(name))
+    for name in catalog.presets():
+        enriched(catalog.read(name))
     assert main(["plan", "glyphs/per-domain/feast", "--json"]) == 0
     assert capsys.readouterr().err == ""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stragglers._core.errors import BadInput, about
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs.checkpoint import EVERY_MINUTES
 
 if TYPE_CHECKING:
@@ -140,18 +140,18 @@ def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
 
     It is checked, unless values are swept, with each of which it is another document.
     """
-    document = loading.read(source)
+    document = catalog.read(source)
     with about(source):
         if options.reading:
-            document = loading.with_reading(document, options.reading)
-        document = loading.override_all(document, options.set)
+            document = documents.with_reading(document, options.reading)
+        document = documents.override_all(document, options.set)
         if options.updates is not None:
-            document = loading.override(document, f"updates={options.updates}")
+            document = documents.override(document, f"updates={options.updates}")
         document = _with_data(document, source, options.path)
         if options.seed is not None:
-            document = loading.override(document, f"seed={options.seed}")
+            document = documents.override(document, f"seed={options.seed}")
         if not getattr(options, "sweep", None):
-            loading.experiment_from(document)
+            documents.settings_from(document)
     return document
 
 
@@ -161,17 +161,17 @@ def swept(
     """A document with each combination of the values that are swept; itself, if none are."""
     axes = []
     for assignment, values in zip(sweep, _values(sweep), strict=True):
-        path = loading.full_path(document, assignment.partition("=")[0].strip())
+        path = documents.full_path(document, assignment.partition("=")[0].strip())
         axes.append([(path, value.strip()) for value in values])
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
         nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-        if nested or any({one, other} <= group for group in loading.ALTERNATIVES):
+        if nested or any({one, other} <= group for group in documents.ALTERNATIVES):
             raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
     for chosen in itertools.product(*axes):
         with_all = document
         for path, value in chosen:
-            with_all = loading.override(with_all, f"{path}={value}")
+            with_all = documents.override(with_all, f"{path}={value}")
         yield chosen, with_all
 
 
@@ -200,12 +200,12 @@ def as_sets(chosen: Chosen) -> str:
 
 def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:
     """The document with the folder of its task's data: given, its own, or of the environment."""
-    if not loading.takes_data(document):
+    if not documents.takes_data(document):
         if path is not None:
             raise BadInput(f"--path {path}: {source} reads no data; leave it out")
         return document
     folder = path or document["task"].get("path") or os.environ.get("STRAGGLERS_DATA")
-    return loading.override(document, f"task.path={json(folder)}") if folder else document
+    return documents.override(document, f"task.path={json(folder)}") if folder else document
 
 
 def json(document: Any) -> str:

@@ -104,12 +104,12 @@ def _times(
     """Of T by group: of the log, and of what a plan would draw for its clients."""
     import numpy as np
 
-    from stragglers.config import build, loading
+    from stragglers.config import build, documents
     from stragglers.planning import latency
     from stragglers.planning.fit.estimate import quantiles
     from stragglers.planning.fit.persistence import each_once
 
-    given = loading.experiment_from(document).latency
+    given = documents.settings_from(document).latency
     who, found = log.population(), {}
     came, total, group = log.came, log.total, log.group[log.client]
     for index, name in enumerate(who.groups):

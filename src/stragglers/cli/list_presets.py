@@ -3,7 +3,7 @@
 import argparse
 
 from stragglers.cli import common
-from stragglers.config import loading
+from stragglers.config import catalog
 
 
 def add(commands: common.Commands) -> None:
@@ -12,5 +12,5 @@ def add(commands: common.Commands) -> None:
 
 def list_presets(options: argparse.Namespace) -> None:
     """Prints the presets, one a line."""
-    names = loading.presets()
+    names = catalog.presets()
     print(common.json({"presets": names}) if options.json else "\n".join(names))

@@ -7,7 +7,7 @@ from typing import Any
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import checked_path
 from stragglers.cli import common
-from stragglers.config import loading
+from stragglers.config import documents
 
 DEFAULT_PRESET = "fleet"
 
@@ -63,7 +63,7 @@ def cycle_of(document: dict[str, Any]) -> float | None:
     """Hours after which clients come again, if they come and go; as the plan has them, rounded."""
     from stragglers.planning.availability import HOUR, whole_seconds
 
-    given = loading.experiment_from(document).availability
+    given = documents.settings_from(document).availability
     return whole_seconds(given.cycle) / HOUR if given else None
 
 
@@ -88,7 +88,7 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     each = list(common.swept(sweep, document))
     for chosen, swept in each:
         with about(common.as_sets(chosen)):
-            loading.experiment_from(swept)
+            documents.settings_from(swept)
     rows, refused = [], []
     for chosen, swept in each:
         try:
@@ -96,7 +96,7 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
         except BadInput as error:
             found = {"error": str(error)}
             refused.append(f"{common.as_sets(chosen)}: {error}")
-        rows.append({"set": {path: loading.value_of(value) for path, value in chosen}, **found})
+        rows.append({"set": {path: documents.value_of(value) for path, value in chosen}, **found})
     if len(refused) == len(rows):
         raise BadInput(refused[0])
     return rows
@@ -111,7 +111,7 @@ def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]
     from stragglers.config.describe import policy
     from stragglers.planning.summary import summarise
 
-    experiment = loading.experiment_from(document)
+    experiment = documents.settings_from(document)
     build.check(experiment)
     clients = clients or build.clients(experiment.task, experiment.seed)
     schedule = build.timetable(experiment, clients)

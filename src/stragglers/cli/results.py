@@ -126,10 +126,10 @@ def _clients(document: dict[str, Any]) -> Any:
     """Those of the data that a run was made with, where its settings say where that is."""
     if "path" not in document["task"]:
         return None
-    from stragglers.config import loading
+    from stragglers.config import documents
     from stragglers.runs import train
 
-    return train.task(loading.experiment_from(document).task).population
+    return train.task(documents.settings_from(document).task).population
 
 
 def export(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import output_folder
 from stragglers.cli import common
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 
 DEMO = [
     "fedavg",
@@ -100,7 +100,7 @@ def _experiments(
     from stragglers.config import build
 
     demo = [f"glyphs/per-domain/{row}" for row in DEMO]
-    sources, twice = loading.expand(options.presets or demo)
+    sources, twice = catalog.expand(options.presets or demo)
     common.check_count(len(sources), options.sweep, trials)
     for name in twice:
         print(f"stragglers: {name} is given twice; it is trained once", file=sys.stderr)
@@ -110,7 +110,7 @@ def _experiments(
         with about(source):
             for chosen, swept in common.swept(options.sweep, document):
                 with about(common.as_sets(chosen)) if chosen else nullcontext():
-                    experiment = loading.experiment_from(swept)
+                    experiment = documents.settings_from(swept)
                     build.check_trainable(experiment)
                     if experiment.task not in read:
                         build.prepare_data(experiment.task)

@@ -6,7 +6,7 @@ import math
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import output_folder
 from stragglers.cli import common
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 
 
 def add(commands: common.Commands) -> None:
@@ -39,7 +39,7 @@ def tune(options: argparse.Namespace) -> None:
     if options.proposals is not None and options.proposals < 1:
         raise BadInput(f"proposals={options.proposals}, expected at least 1")
     objective = tuning.parsed_objective(options.objective)
-    sources, _ = loading.expand([options.preset])
+    sources, _ = catalog.expand([options.preset])
     if len(sources) > 1:
         raise BadInput(f"{options.preset} is {len(sources)} presets; one is tuned at a time")
     ((name, source),) = sources.items()
@@ -56,7 +56,7 @@ def tune(options: argparse.Namespace) -> None:
     with about(searches):
         common.check_count(candidates, trials=count)
     with about(source):
-        build.check_trainable(loading.experiment_from(document))
+        build.check_trainable(documents.settings_from(document))
     with about(searches):
         grid = tuning.checked_grid(document, grid)
     folder = output_folder(options.out)
@@ -70,7 +70,7 @@ def tune(options: argparse.Namespace) -> None:
             print("the time is over; the same command goes on with what is left")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
-    run_folder.write_settings(preset, loading.resolved(loading.experiment_from(best.document)))
+    run_folder.write_settings(preset, documents.resolved(documents.settings_from(best.document)))
     page.save(list(train.found.values()), about_all)
     if options.json:
         searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]

@@ -1,4 +1,4 @@
-"""The schema of an experiment, section by section; loading.py reads files into it.
+"""The schema of an experiment, section by section; catalog.py and documents.py read files into it.
 
     task -> latency -> schedule, faults, availability -> client, server, algorithm, and the
     published row, if any

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 from stragglers._core.errors import BadInput, did_you_mean
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from stragglers.runs.records import Record
 from stragglers.runs.run_folder import settings_hash
 
@@ -41,7 +41,7 @@ class Experiment(NamedTuple):
 
     @property
     def paper(self) -> dict[str, Any] | None:
-        return loading.published(self.name, self.settings)
+        return catalog.published(self.name, self.settings)
 
     @property
     def finished(self) -> tuple[Record, ...]:
@@ -75,7 +75,7 @@ def sections(records: Iterable[Record]) -> list[Section]:
 def today(record: Record) -> tuple[str, dict[str, Any]]:
     """A trial's settings with today's defaults, and their hash; both as stored if refused today."""
     try:
-        settings = loading.completed(record.settings)
+        settings = documents.completed(record.settings)
         return settings_hash(settings), settings
     except BadInput:
         return record.hash, record.settings

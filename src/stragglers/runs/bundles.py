@@ -18,7 +18,7 @@ import msgspec
 
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.config import build, loading
+from stragglers.config import build, documents
 from stragglers.config.settings import ASIDE, Buffered, Experiment
 from stragglers.runs import checkpoint, records, run_folder
 from stragglers.runs.workers import Bundle, Job
@@ -29,7 +29,7 @@ MODELS = 32  # of one training at most: each takes about the room of two on the 
 
 def training(experiment: Experiment) -> str:
     """Names what is trained on which data, but for the seed: equal for models of one training."""
-    given = loading.resolved(experiment)
+    given = documents.resolved(experiment)
     core = {k: v for k, v in given.get("algorithm", {}).items() if k not in ASIDE}
     name = run_folder.settings_hash({**given, "algorithm": core})
     return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
@@ -84,7 +84,7 @@ def _beside(folder: Path, job: Job) -> Job:
     """A trial that shares a checkpoint with one that was asked for, on the same data."""
     try:
         name, settings = records.origin(folder)
-        there = loading.experiment_from(settings)
+        there = documents.settings_from(settings)
     except BadInput as error:
         raise BadInput(
             f"{error}; {job.label} shares a checkpoint with it, delete {folder} to start anew"

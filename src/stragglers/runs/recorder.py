@@ -19,7 +19,7 @@ import jax
 from stragglers._core.errors import BadInput
 from stragglers._core.version import NUMERICS
 from stragglers.algorithms import trees
-from stragglers.config import build, influence, loading
+from stragglers.config import build, documents, influence
 from stragglers.config.settings import Experiment
 from stragglers.planning.summary import summarise
 from stragglers.runs import checkpoint, run_folder, train
@@ -91,7 +91,7 @@ def record(
         given = {"started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
         runs = [
-            run_folder.begin(folder, loading.resolved(trial.experiment), given | own, curve)
+            run_folder.begin(folder, documents.resolved(trial.experiment), given | own, curve)
             for folder, trial, own, curve in zip(
                 folders, trials, known, _curves(snapshot), strict=True
             )
@@ -152,7 +152,7 @@ def _prepared(experiments: Sequence[Experiment]) -> list[Prepared]:
 
 def _hashes(experiments: Sequence[Experiment]) -> list[str]:
     """Of what the files that settings name hold now, among others."""
-    return [run_folder.settings_hash(loading.resolved(experiment)) for experiment in experiments]
+    return [run_folder.settings_hash(documents.resolved(experiment)) for experiment in experiments]
 
 
 def _last_checkpoint(

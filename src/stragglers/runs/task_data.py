@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from stragglers._core.errors import BadInput, did_you_mean
-from stragglers.config import loading, settings
+from stragglers.config import catalog, documents, settings
 from stragglers.planning.population import Population
 from stragglers.runs import train
 from stragglers.tasks.base import Task, checksum
@@ -81,16 +81,16 @@ class Opened(NamedTuple):
 
 def opened(name: str, place: Path | None, assignments: Sequence[str]) -> Opened:
     """A task with its data; if that is not there, which files to get and from whom."""
-    document = loading.read(next(row for row in loading.presets() if row.startswith(f"{name}/")))
+    document = catalog.read(next(row for row in catalog.presets() if row.startswith(f"{name}/")))
     for assignment in assignments:
-        path = loading.full_path(document, assignment.partition("=")[0].strip())
+        path = documents.full_path(document, assignment.partition("=")[0].strip())
         if not path.startswith("task."):
             raise BadInput(f"--set {path}: data depends on settings of the task alone")
-        document = loading.override(document, assignment)
+        document = documents.override(document, assignment)
     files = _find(name, place) if TASKS[name] else []
     if files:
         document = {**document, "task": {**document["task"], "path": str(place)}}
-    given = loading.experiment_from(document).task
+    given = documents.settings_from(document).task
     return Opened(train.task(given), given, files)
 
 

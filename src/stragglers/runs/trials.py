@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.config import build, loading
+from stragglers.config import build, documents
 from stragglers.config.settings import Task
 from stragglers.runs import checkpoint, device_lock, records, run_folder
 from stragglers.runs.bundles import bundles, training
@@ -46,14 +46,14 @@ class Took(NamedTuple):
     seconds: float
 
 
-def jobs_of(documents: dict[str, dict[str, Any]], trials: int, out: Path) -> list[Job]:
+def jobs_of(by_name: dict[str, dict[str, Any]], trials: int, out: Path) -> list[Job]:
     """Each experiment with seeds seed, seed + 1, ..."""
     jobs = []
-    for name, document in documents.items():
-        first = loading.experiment_from(document).seed
+    for name, document in by_name.items():
+        first = documents.settings_from(document).seed
         for trial in range(trials):
-            experiment = loading.experiment_from({**document, "seed": first + trial})
-            folder = run_folder.folder_of(out, name, loading.resolved(experiment))
+            experiment = documents.settings_from({**document, "seed": first + trial})
+            folder = run_folder.folder_of(out, name, documents.resolved(experiment))
             label = f"{name} {trial + 1}/{trials}"
             jobs.append(Job(name, label, folder, experiment, training(experiment)))
     return jobs

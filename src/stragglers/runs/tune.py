@@ -23,7 +23,7 @@ import numpy as np
 
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput, about, did_you_mean, shown
-from stragglers.config import loading
+from stragglers.config import documents
 from stragglers.runs import records, run_folder, trials
 from stragglers.runs.records import Record
 from stragglers.runs.workers import Terms
@@ -57,9 +57,9 @@ class Trainer:
         self.processes, self.terms, self.together = processes, terms, together
         self.found: dict[Path, Record] = {}
 
-    def __call__(self, documents: dict[str, Document]) -> list[list[Record]]:
+    def __call__(self, candidates: dict[str, Document]) -> list[list[Record]]:
         groups = []
-        for label, document in documents.items():
+        for label, document in candidates.items():
             jobs = trials.jobs_of({self.name: document}, self.count, self.out)
             groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
         every = [job for jobs in groups for job in jobs]
@@ -163,7 +163,7 @@ def checked_grid(document: Document, grid: list[Search]) -> list[Search]:
     """The grid with whole paths; every value is checked before anything is trained."""
     found = []
     for search in grid:
-        paths = {name: loading.full_path(document, name) for name in search}
+        paths = {name: documents.full_path(document, name) for name in search}
         _check_independent(paths)
         found.append({paths[name]: values for name, values in search.items()})
         for path, values in found[-1].items():
@@ -175,7 +175,7 @@ def _check_independent(paths: dict[str, str]) -> None:
     """Refuses names of one setting, and settings of which one takes the other away."""
     for one, other in itertools.combinations(paths, 2):
         both = {paths[one], paths[other]}
-        if len(both) == 1 or both in loading.ALTERNATIVES:
+        if len(both) == 1 or both in documents.ALTERNATIVES:
             raise BadInput(
                 f"{one} and {other} in one search, but one replaces the other; leave one out"
             )
@@ -186,8 +186,8 @@ def _check_values(document: Document, path: str, values: list[Any]) -> None:
     seen: dict[str, Any] = {}
     for value in values:
         with about(f"{path} = {value}"):
-            experiment = loading.experiment_from(_with(document, {path: value}))
-        key = run_folder.settings_hash(loading.resolved(experiment))
+            experiment = documents.settings_from(_with(document, {path: value}))
+        key = run_folder.settings_hash(documents.resolved(experiment))
         if key in seen:
             raise BadInput(
                 f"{path}: {toml_files.inline(seen[key])} and {toml_files.inline(value)} "
@@ -240,11 +240,11 @@ def _everything(
     document: Document, search: Search, objective: Objective, train: Train
 ) -> list[Candidate]:
     chosen = list(combinations(search))
-    documents = {label(one): _with(document, one) for one in chosen}
-    trained = train(documents)
+    candidates = {label(one): _with(document, one) for one in chosen}
+    trained = train(candidates)
     return [
         Candidate(one, objective.of(found), _held_out(found), given)
-        for one, given, found in zip(chosen, documents.values(), trained, strict=True)
+        for one, given, found in zip(chosen, candidates.values(), trained, strict=True)
     ]
 
 
@@ -285,6 +285,6 @@ def _held_out(trials: Sequence[Record]) -> dict[str, float]:
 
 
 def _with(document: Document, chosen: dict[str, Any]) -> Document:
-    return loading.override_all(
+    return documents.override_all(
         document, [f"{k}={toml_files.inline(v)}" for k, v in chosen.items()]
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, loading
+from stragglers.config import build, documents
 from stragglers.planning import latency
 from stragglers.planning.distributions import constant, lognormal, pareto, percentiles
 from stragglers.planning.fit import persistence as luck
@@ -76,7 +76,7 @@ def alone(**columns):
 
 def fitted_percentiles(fitted, log, group=0):
     """50, 95 and 99 % of T under what was fitted."""
-    given = loading.experiment_from(document(fitted, log, "clients.csv")).latency
+    given = documents.settings_from(document(fitted, log, "clients.csv")).latency
     who = log.population()
     some = np.resize(np.flatnonzero(who.group == group), 100_000)
     who = who._replace(examples=who.examples[some], group=who.group[some])

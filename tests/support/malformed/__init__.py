@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from stragglers._core import toml_files
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 from tests.support.malformed import keys, places, text, values
 from tests.support.malformed.tools import Document
 
@@ -66,7 +66,7 @@ class Case(NamedTuple):
 
 
 def cases(count: int, seed: int) -> Iterator[Case]:
-    valid = {name: enriched(loading.read(name)) for name in loading.presets()}
+    valid = {name: enriched(catalog.read(name)) for name in catalog.presets()}
     for number in range(count):
         rng = random.Random(f"{seed} {number}")
         make = KINDS[number % len(KINDS)]
@@ -89,5 +89,5 @@ def enriched(document: Document) -> Document:
     document = {**MORE, **document}
     document["schedule"] = {**SCHEDULE, **document["schedule"]}
     document["client"] = {**CLIENT, **document.get("client", {})}
-    loading.experiment_from(document)  # still a valid one
+    documents.settings_from(document)  # still a valid one
     return document

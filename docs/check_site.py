@@ -80,7 +80,7 @@ def problems(site: Path) -> Iterator[str]:
 
 def main(site: str) -> int:
     found = list(problems(Path(site).resolve()))
-    print("\n".join(found) or f"{site}: every file it loads is its own, no link is broken")
+    print("\n".join(found) or f"{site}: every file it loads is its own, and no link is broken")
     return 1 if found else 0
 
 

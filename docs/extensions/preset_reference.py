@@ -4,7 +4,7 @@ from itertools import groupby
 from typing import Any
 
 from stragglers._core import toml_files
-from stragglers.config import loading
+from stragglers.config import catalog
 
 INTRODUCTION = """# Presets
 
@@ -15,7 +15,7 @@ rows have the name of the paper's row and its results. [Settings](settings.md) e
 
 
 def page() -> str:
-    names = loading.presets()
+    names = catalog.presets()
     parts = [INTRODUCTION]
     for folder, members in groupby(names, key=lambda name: name.rpartition("/")[0]):
         parts.append(_table(folder, list(members)))
@@ -23,7 +23,7 @@ def page() -> str:
 
 
 def _table(folder: str, names: list[str]) -> str:
-    flat = {name: flattened(loading.read(name)) for name in names}
+    flat = {name: flattened(catalog.read(name)) for name in names}
     first, *others = flat.values()
     common = {
         key: value
@@ -35,7 +35,7 @@ def _table(folder: str, names: list[str]) -> str:
         lines += [f"All have {_assignments(common)}.", ""]
     lines += ["| preset | published row | settings |", "| --- | --- | --- |"]
     for name in names:
-        row = loading.read(name).get("paper", {}).get("row", "")
+        row = catalog.read(name).get("paper", {}).get("row", "")
         own = {key: value for key, value in flat[name].items() if key not in common}
         lines.append(f"| `{name.rpartition('/')[2]}` | {row} | {_assignments(own)} |")
     return "\n".join([*lines, ""])

@@ -7,7 +7,7 @@ import pytest
 
 from docs.extensions import command_reference, preset_reference, settings_reference
 from stragglers.cli.main import main
-from stragglers.config import loading
+from stragglers.config import catalog, documents
 
 SECTIONS = settings_reference.sections()
 SETTINGS = [setting for section in SECTIONS for setting in section.settings]
@@ -23,8 +23,8 @@ def test_every_setting_of_every_preset_is_there():
         for setting in section.settings
     ]
     known = re.compile("|".join(patterns))
-    for name in loading.presets():
-        for key in preset_reference.flattened(loading.read(name)):
+    for name in catalog.presets():
+        for key in preset_reference.flattened(catalog.read(name)):
             table = key.rpartition(".")[0]  # such as schedule.check_in, by group
             assert any(map(known.fullmatch, (key, f"{key}.kind", table))), key
 
@@ -81,7 +81,7 @@ def test_the_pages_have_all_commands_options_and_presets():
         for action in command_reference.options(parser):
             assert all(flag in text for flag in action.option_strings)
     presets = preset_reference.page()
-    assert all(f"| `{name.rpartition('/')[2]}` |" in presets for name in loading.presets())
+    assert all(f"| `{name.rpartition('/')[2]}` |" in presets for name in catalog.presets())
 
 
 def test_every_option_says_what_it_does(capsys):
@@ -91,11 +91,11 @@ def test_every_option_says_what_it_does(capsys):
 
 
 def test_flattened_settings_are_those_of_the_file():
-    document = loading.read("emnist/per-domain/fare-dust")
+    document = catalog.read("emnist/per-domain/fare-dust")
     flat = preset_reference.flattened(document)
     rebuilt = document
     for key, value in flat.items():
-        rebuilt = loading._with(rebuilt, key.split("."), value)
+        rebuilt = documents._with(rebuilt, key.split("."), value)
     assert rebuilt == document
     assert not any(key.startswith(("paper", "readings")) for key in flat)
     assert msgspec.json.encode(flat)

@@ -305,8 +305,8 @@ MUTATIONS = [
     Mutation(
         "not finite",
         "simulator/metrics.py",
-        "jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)",
-        "jnp.sum(groups[None] * values[:, None], axis=-1)",
+        "jnp.sum(jnp.where(groups, values[:, :, None], 0), axis=-1)",
+        "jnp.sum(groups * values[:, :, None], axis=-1)",
         "one group's NaN is everybody's",
     ),
     # Reports in the wrong account.
@@ -553,8 +553,8 @@ MUTATIONS = [
     Mutation(
         "numbers",
         "simulator/metrics.py",
-        "float(part.sum() / of.sum())",
-        "float((part / of).mean())",
+        "float(amount.sum() / of.sum())",
+        "float((amount / of).mean())",
         "total accuracy is the mean of two groups'",
     ),
     Mutation(

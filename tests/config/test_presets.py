@@ -91,5 +91,5 @@ def test_it_trains(name, folders, monkeypatch, tmp_path):
     ready = simulation([trial])
     (result,) = results(ready.events(ready.first()))
     assert trial.schedule.steps >= 2 and result.trained >= 4 and result.dropped == 0
-    first, last = (point.metrics.total_loss for point in result.curve)
+    first, last = (point.metrics["total_loss"] for point in result.curve)
     assert not result.diverged and np.isfinite(last) and first != last

@@ -414,7 +414,7 @@ def test_training_drops_exactly_the_corrupted_reports():
     corrupt = np.isin(trial.schedule.fault, (Fault.NAN, Fault.HUGE))
     assert result.dropped == np.sum(used & corrupt) > 3 and result.diverged is None
     assert result.trained == np.sum(used) == trial.schedule.updates[-1]
-    assert result.curve[-1].metrics.total_loss < result.curve[0].metrics.total_loss
+    assert result.curve[-1].metrics["total_loss"] < result.curve[0].metrics["total_loss"]
 
 
 @pytest.mark.parametrize("fault", ["nan", "inf", "huge"])

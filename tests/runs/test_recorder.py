@@ -63,7 +63,7 @@ def test_it_holds_what_training_gives(folder):
     read = records.load(folder)
     assert len(result.curve) == 3 and read.run["trained"] == result.trained
     for index, point in enumerate(result.curve):
-        row = point._asdict() | point.metrics._asdict()
+        row = point._asdict() | point.metrics
         same = [name for name in curve.COLUMNS if name != "wall_s"]
         assert [read.curve[name][index] for name in same] == [row[name] for name in same]
     weights = load_file(folder / "model.safetensors")

@@ -22,7 +22,7 @@ from stragglers.simulator.simulate import (
     simulate,
     simulate_together,
 )
-from tests.support.helpers import linear_task, load_of, matrix, plan_for
+from tests.support.helpers import linear_task, load_of, matrix, measured, plan_for
 
 STEPS, K = 10, 3
 ADAM = optax.adam(0.05, eps=1e-3)
@@ -47,7 +47,7 @@ def assert_close(a, b, **tolerance):
     for one, other in ((a.params, b.params), (a.model, b.model)):
         np.testing.assert_allclose(matrix(one), matrix(other), **tolerance)
     for one, other in zip(a.curve, b.curve, strict=True):
-        np.testing.assert_allclose(one.metrics, other.metrics, **tolerance)
+        np.testing.assert_allclose(measured(one), measured(other), **tolerance)
     assert a.trained == b.trained and a.dropped == b.dropped
 
 

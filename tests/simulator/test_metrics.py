@@ -3,9 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stragglers.simulator import metrics
+from stragglers.simulator import metrics, prior_matching
 from tests.support.helpers import linear_task, matrix
 
+BY_HALF = [
+    f"{half}_{group}_accuracy"
+    for half in ("validation", "held_out")
+    for group in ("straggler", "total")
+]
 OWNERS = np.resize(np.array([0, 1, 3, 4, 6, -1, 7], np.int32), 60)  # of the 9 clients
 
 
@@ -65,18 +70,18 @@ def test_an_example_that_is_not_finite_is_of_its_own_group_alone(task, params, m
     whole = metrics.evaluate(task, params, metrics.test_data(task))
     monkeypatch.setattr(metrics, "BATCH", 7)
     found = metrics.evaluate(spoilt, params, metrics.test_data(spoilt))
-    assert np.isnan(found.straggler_loss) and np.isnan(found.total_loss)
-    np.testing.assert_allclose(found.standard_loss, whole.standard_loss, rtol=1e-5)
-    np.testing.assert_allclose(found.standard_accuracy, whole.standard_accuracy, rtol=1e-6)
+    assert np.isnan(found["straggler_loss"]) and np.isnan(found["total_loss"])
+    np.testing.assert_allclose(found["standard_loss"], whole["standard_loss"], rtol=1e-5)
+    np.testing.assert_allclose(found["standard_accuracy"], whole["standard_accuracy"], rtol=1e-6)
 
 
 def test_total_accuracy_is_over_all_examples(task, params):
     found = metrics.evaluate(task, params, metrics.test_data(task))
     good, straggler = right(task, params), task.test_straggler
     assert straggler.sum() not in (0, 30, 60)  # a mean of the two groups would be another number
-    np.testing.assert_allclose(
-        found[:3], [good[straggler].mean(), good[~straggler].mean(), good.mean()], rtol=1e-6
-    )
+    expected = [good[straggler].mean(), good[~straggler].mean(), good.mean()]
+    accuracies = [found[f"{group}_accuracy"] for group in ("straggler", "standard", "total")]
+    np.testing.assert_allclose(accuracies, expected, rtol=1e-6)
 
 
 MIXES = {
@@ -96,6 +101,15 @@ def test_half_of_each_group_and_of_all_is_for_validation(mix):
     assert chosen.shape == straggler.shape and chosen.dtype == bool
     for group in (straggler, ~straggler, np.ones_like(straggler)):
         assert abs((chosen & group).sum() - (~chosen & group).sum()) <= 1
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_quarters_are_halves_of_what_is_for_validation(mix):
+    straggler = MIXES[mix]
+    part = metrics.parts(straggler)
+    assert set(part) <= {0, 1, 2}
+    for group in (straggler, ~straggler, np.ones_like(straggler)):
+        assert abs(int((part[group] == 1).sum()) - int((part[group] == 2).sum())) <= 1
 
 
 def test_the_split_is_always_the_same():
@@ -130,17 +144,58 @@ def test_each_half_has_its_accuracy_and_both_make_the_whole(
     found = metrics.evaluate(task, params, metrics.test_data(task, limit))
     rows = np.arange(60) if limit is None else np.arange(limit) * 60 // limit
     expected, counts = halves(task, params, rows)
-    np.testing.assert_allclose(found[6:], expected, rtol=1e-12)
+    by_half = np.array([found[name] for name in BY_HALF])
+    np.testing.assert_allclose(by_half, expected, rtol=1e-12)
     assert len(set(expected)) == 4
-    for whole, pair in ((found.straggler_accuracy, [0, 2]), (found.total_accuracy, [1, 3])):
-        both = np.average(np.array(found[6:])[pair], weights=counts[pair])
-        np.testing.assert_allclose(both, whole, rtol=1e-12)
+    for whole, pair in (("straggler_accuracy", [0, 2]), ("total_accuracy", [1, 3])):
+        both = np.average(by_half[pair], weights=counts[pair])
+        np.testing.assert_allclose(both, found[whole], rtol=1e-12)
 
 
 def test_a_half_without_stragglers_has_no_straggler_accuracy(task, params):
     alone = task._replace(test_straggler=np.arange(60) == 3)
     found = metrics.evaluate(alone, params, metrics.test_data(alone))
     there = metrics.validation(alone.test_straggler)[3]
-    values = found.validation_straggler_accuracy, found.held_out_straggler_accuracy
+    values = found["validation_straggler_accuracy"], found["held_out_straggler_accuracy"]
     assert np.isnan(values).tolist() == ([False, True] if there else [True, False])
-    assert np.isfinite([found.validation_total_accuracy, found.held_out_total_accuracy]).all()
+    assert np.isfinite([found["validation_total_accuracy"], found["held_out_total_accuracy"]]).all()
+
+
+def by_brute_force(task, params, limit):
+    """What one bias on class 0 makes of each example, for every bias that makes a difference."""
+    rows = np.arange(60) if limit is None else np.arange(limit) * 60 // limit
+    x = np.hstack([task.test_x, np.ones((60, 1))])[rows]
+    logits, y = x @ matrix(params), task.test_y[rows]
+    part = metrics.parts(task.test_straggler)[rows]
+    gaps = np.sort(logits[:, 1:].max(axis=1) - logits[:, 0])
+    biases = [gaps[0] - 1, *(gaps[:-1] + gaps[1:]) / 2, gaps[-1] + 1, 0]
+    right = np.array([(logits + [bias, 0, 0]).argmax(1) == y for bias in biases])
+    return right, np.array(biases), y == 0, part
+
+
+@pytest.mark.parametrize("limit", [None, 41])
+@pytest.mark.parametrize("batch", [7, 500])
+def test_a_matched_bias_is_the_best_on_the_validation_half(task, params, batch, limit, monkeypatch):
+    monkeypatch.setattr(metrics, "BATCH", batch)
+    found = metrics.evaluate(task, params, metrics.test_data(task, limit))
+    right, biases, straggler, part = by_brute_force(task, params, limit)
+    x = np.hstack([task.test_x, np.ones((60, 1))])
+    rows = np.arange(60) if limit is None else np.arange(limit) * 60 // limit
+    own = (x[rows] @ matrix(params) + [found["matched_bias"], 0, 0]).argmax(1) == task.test_y[rows]
+    best = right[:, part > 0].sum(axis=1)
+    assert own[part > 0].sum() == best.max()
+    np.testing.assert_allclose(found["matched_total_accuracy"], own[part == 0].mean())
+    matched = own[(part == 0) & straggler].mean()
+    np.testing.assert_allclose(found["matched_straggler_accuracy"], matched)
+
+
+def test_tasks_without_straggler_classes_have_no_bias(task, params):
+    tagged = task._replace(straggler_classes=None)
+    found = metrics.evaluate(tagged, params, metrics.test_data(tagged))
+    with_classes = metrics.evaluate(task, params, metrics.test_data(task))
+    assert found.keys() == with_classes.keys()
+    for name, value in found.items():
+        if name in prior_matching.NAMES:
+            assert np.isnan(value) and np.isfinite(with_classes[name])
+        else:
+            assert value == with_classes[name]

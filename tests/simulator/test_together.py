@@ -18,7 +18,7 @@ from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
 from stragglers.simulator.simulate import events_together, simulate, simulate_together
 from stragglers.simulator.together import LEG, Joint, join, legs_of
-from tests.support.helpers import linear_task, matrix, plan_for
+from tests.support.helpers import linear_task, matrix, measured, plan_for
 
 STEPS, K, SEEDS = 12, 3, (0, 7, 31)
 ADAM = optax.adam(0.05, eps=1e-3)
@@ -109,7 +109,7 @@ def test_together_as_alone(kind, lanes):
             np.testing.assert_allclose(matrix(result.model), matrix(alone.model), atol=1e-10)
             assert result.trained == alone.trained
             for one, other in zip(result.curve, alone.curve, strict=True):
-                np.testing.assert_allclose(one.metrics, other.metrics, atol=1e-10)
+                np.testing.assert_allclose(measured(one), measured(other), atol=1e-10)
                 same = dict(metrics=None, wall_s=0.0)
                 assert one._replace(**same) == other._replace(**same)
     apart = [matrix(result.params) for result in together]
@@ -140,10 +140,10 @@ def test_models_of_one_training_as_of_their_own(kind, count, lanes):
         np.testing.assert_allclose(matrix(result.model), matrix(own.model), rtol=0, atol=near)
         assert result.trained == own.trained
         for one, other in zip(result.curve, own.curve, strict=True):
-            np.testing.assert_allclose(one.metrics, other.metrics, rtol=near, atol=near)
+            np.testing.assert_allclose(measured(one), measured(other), rtol=near, atol=near)
             same = dict(metrics=None, wall_s=0.0)
             assert one._replace(**same) == other._replace(**same)
-    losses = {tuple(point.metrics.total_loss for point in result.curve) for result in together}
+    losses = {tuple(point.metrics["total_loss"] for point in result.curve) for result in together}
     assert len(losses) == len(together)
 
 

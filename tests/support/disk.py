@@ -18,15 +18,15 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from stragglers.runs import recorder
+from stragglers.runs import curve, recorder
 from stragglers.runs.train import Prepared
 from stragglers.simulator.events import ChunkEnded, Evaluated, Finished, Snapshot
 from stragglers.simulator.memory import Memory
-from stragglers.simulator.metrics import Metrics
 from stragglers.simulator.prepare import Start
 from stragglers.simulator.trial_state import Point, Result, TrialState
 
 CODES = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES, "killed": None}
+METRICS = [name for name in curve.COLUMNS if name not in Point._fields]
 OS_CALLS = ("open", "mkdir", "chmod", "rename", "replace", "fsync", "unlink", "rmdir")
 
 
@@ -169,7 +169,7 @@ class _Simulation:
                 carry = {"w": 1.5 * np.asarray(carry["w"]) + step + 1}
                 step, wall_s, state = step + 1, wall_s + 1, state._replace(trained=step + 1)
                 yield ChunkEnded(Snapshot(step, wall_s, carry, (state,)))
-            metrics = Metrics(*[1 / float(carry["w"][0])] * len(Metrics._fields))  # w > 1
+            metrics = dict.fromkeys(METRICS, 1 / float(carry["w"][0]))  # w > 1
             point = Point(step, step, step, step, step, wall_s, 0, 0, 1, metrics)
             state = state._replace(model=carry, curve=(*state.curve, point))
             yield Evaluated(point)

@@ -79,6 +79,7 @@ def linear_task(sizes=(5, 12, 0, 3, 20, 7, 9, 1, 16), seed=0, dtype=np.float64, 
         _prepare,
         _loss,
         _score,
+        straggler_classes=(0,),
     )
 
 
@@ -282,6 +283,11 @@ def by_interpreter(
         teacher,
     )
     return interpret(server, do, seconds, steps, starts)
+
+
+def measured(point):
+    """An evaluation's metrics, in their order."""
+    return list(point.metrics.values())
 
 
 def matrix(params):

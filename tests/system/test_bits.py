@@ -30,7 +30,7 @@ result = simulate(task, plan, server, Local(0.05, 20, distillation=0.5), seed=1,
 digest = hashlib.sha256()
 for leaf in jax.tree.leaves((result.params, result.model)):
     digest.update(np.asarray(leaf).tobytes())
-print(digest.hexdigest(), result.curve[-1].metrics.total_loss)
+print(digest.hexdigest(), result.curve[-1].metrics["total_loss"])
 """
 
 

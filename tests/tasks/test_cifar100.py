@@ -43,6 +43,7 @@ def test_the_papers_split_of_images_without_clients(raw):
     for slow, labels in zip(straggler, clients(task)):
         assert len(labels) == 100 if slow else not np.isin(labels, VEHICLES).any()
     np.testing.assert_array_equal(task.test_straggler, np.isin(task.test_y, VEHICLES))
+    assert sorted(task.straggler_classes) == sorted(VEHICLES)
     assert len(task.test_y) == 200 and task.test_client is None
     # Every image stays with its label, and nobody has one twice.
     images, fine = pictures.everything((800, 200))["train"]

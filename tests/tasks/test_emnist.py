@@ -69,6 +69,7 @@ def test_everybody_is_tested_on_everything(folder):
     task = emnist(str(folder))
     assert len(task.test_y) == 45
     np.testing.assert_array_equal(task.test_straggler, np.isin(task.test_y, DIGITS))
+    assert task.straggler_classes == tuple(DIGITS)
     np.testing.assert_array_equal(task.test_client, np.repeat(np.arange(9), 5))
 
 

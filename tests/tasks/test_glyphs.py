@@ -106,6 +106,7 @@ def test_stragglers_are_those_who_wrote_most_straggler_classes(data):
 
 def test_everyone_is_tested_on_the_straggler_classes(data):
     np.testing.assert_array_equal(data.test_straggler, data.test_y < 5)
+    assert data.straggler_classes == (0, 1, 2, 3, 4)
     share = data.test_straggler.reshape(WRITERS, TEST_PER_WRITER)[~straggler(data)].mean()
     assert 0.15 < share < 0.35
 

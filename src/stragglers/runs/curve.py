@@ -31,8 +31,15 @@ COLUMNS: dict[str, type] = {
     "validation_total_accuracy": float,
     "held_out_straggler_accuracy": float,
     "held_out_total_accuracy": float,
+    "matched_straggler_accuracy": float,
+    "matched_total_accuracy": float,
+    "matched_bias": float,
+    "straggler_auc": float,
+    "validation_matched_straggler_accuracy": float,
+    "validation_matched_total_accuracy": float,
 }
-LATER = ("validation_", "held_out_")  # columns that older curves lack; they are read as NaN
+# Columns that older curves and some tasks lack; they are read as NaN.
+LATER = ("validation_", "held_out_", "matched_", "straggler_auc")
 
 
 def line(evaluation: dict[str, Any]) -> bytes:

@@ -27,7 +27,6 @@ from stragglers.runs.curve import evaluations
 from stragglers.runs.curve import line as curve_line
 from stragglers.runs.train import Prepared, prepare
 from stragglers.simulator.events import ChunkEnded, Evaluated, Event, Finished, Snapshot, Started
-from stragglers.simulator.metrics import Metrics
 from stragglers.simulator.prepare import Start
 from stragglers.simulator.together import Apart
 from stragglers.simulator.trial_state import Point, Result
@@ -245,12 +244,12 @@ def _curves(snapshot: Snapshot) -> list[bytes]:
 
 
 def _row(point: Point) -> dict[str, Any]:
-    return {**point._asdict(), **point.metrics._asdict()}
+    return {**point._asdict(), **point.metrics}
 
 
 def _point(row: dict[str, Any]) -> Point:
-    metrics = Metrics(**{name: row.pop(name) for name in Metrics._fields})
-    return Point(**row, metrics=metrics)
+    known = {name: row.pop(name) for name in Point._fields if name in row}
+    return Point(**known, metrics=row)
 
 
 def _now() -> str:

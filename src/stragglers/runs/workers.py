@@ -276,7 +276,7 @@ def _now(p: "Progressed") -> str:
     rate = f"{p.trained / max(p.wall_s, 1e-9):,.0f} updates/s, {p.time_s / 3600:,.1f} h"
     if p.metrics is None:
         return rate
-    straggler, total = p.metrics.straggler_accuracy, p.metrics.total_accuracy
+    straggler, total = p.metrics["straggler_accuracy"], p.metrics["total_accuracy"]
     return f"{rate}, straggler {100 * straggler:.1f} %, total {100 * total:.1f} %"
 
 
@@ -285,7 +285,7 @@ def _line(result: "Result") -> str:
         return result.diverged
     last = result.curve[-1]
     return (
-        f"straggler {100 * last.metrics.straggler_accuracy:.1f} %, "
-        f"total {100 * last.metrics.total_accuracy:.1f} % at {last.time_s:,.0f} s "
+        f"straggler {100 * last.metrics['straggler_accuracy']:.1f} %, "
+        f"total {100 * last.metrics['total_accuracy']:.1f} % at {last.time_s:,.0f} s "
         f"({result.trained / last.wall_s:,.0f} updates/s, {last.wall_s:.1f} s)"
     )

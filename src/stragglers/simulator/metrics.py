@@ -1,14 +1,19 @@
-"""How good a model is: accuracy on straggler classes, on the others, and on all.
+"""How good a model is: named measures of each group of test examples, and of all of them.
 
-straggler accuracy = right / counted, over test examples of the straggler classes
+    measure   (logits, y) -> of each example, an amount, and what it is out of
+    metric    sum of amounts / sum of what they are out of
+
+    straggler_accuracy = right / counted, over test examples of the straggler classes
 
 Half of each group's test examples are for validation, by which settings may be chosen; the others
 are held out, for what is said of those that were. Accuracies without such a word are over both.
+prior_matching.py separates what a model recognises from where its decision threshold lies.
 `per_client` has the spread over clients instead: each one's accuracy on its own test examples.
 """
 
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,26 +23,17 @@ from numpy.typing import NDArray
 
 from stragglers._core import random_streams
 from stragglers.simulator import device_mesh as devices
+from stragglers.simulator import prior_matching
 from stragglers.simulator.programs import compiled
 from stragglers.tasks.base import Task
 from stragglers.tasks.models.base import Params
 
 BATCH = 500
 PERCENTILES = (5, 25, 50, 75, 95)
-Sums = tuple[jax.Array, jax.Array]  # over all, and over what is for validation
-
-
-class Metrics(NamedTuple):
-    straggler_accuracy: float
-    standard_accuracy: float
-    total_accuracy: float
-    straggler_loss: float
-    standard_loss: float
-    total_loss: float
-    validation_straggler_accuracy: float
-    validation_total_accuracy: float
-    held_out_straggler_accuracy: float
-    held_out_total_accuracy: float
+GROUPS = ("straggler", "standard")
+BY_HALF = ("straggler_accuracy", "total_accuracy")  # what settings are chosen by
+Measure = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+Metrics = dict[str, float]
 
 
 class TestData(NamedTuple):
@@ -45,9 +41,22 @@ class TestData(NamedTuple):
 
     x: jax.Array
     y: jax.Array
-    straggler: jax.Array
-    validation: jax.Array
+    group: jax.Array  # position in GROUPS
+    part: jax.Array  # held out, or a quarter of all that is for validation
     real: jax.Array
+
+
+def measures(task: Task) -> dict[str, Measure]:
+    return {"accuracy": task.score, "loss": _of_examples(task.loss)}
+
+
+@cache  # equal losses give the same object, and so the same program
+def _of_examples(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Measure:
+    def measure(logits: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values = loss(logits, y)
+        return values, jnp.ones_like(values)
+
+    return measure
 
 
 def test_data(task: Task, limit: int | None = None, mesh: Mesh | None = None) -> TestData:
@@ -58,20 +67,27 @@ def test_data(task: Task, limit: int | None = None, mesh: Mesh | None = None) ->
     batches = count * -(-len(rows) // (count * BATCH))
     padded = np.resize(rows, batches * BATCH).reshape(batches, BATCH)
     real = (np.arange(batches * BATCH) < len(rows)).reshape(batches, BATCH)
-    straggler = task.test_straggler
-    columns = (task.test_x, task.test_y, straggler, validation(straggler))
+    group = np.where(task.test_straggler, *map(np.int8, range(2)))
+    columns = (task.test_x, task.test_y, group, parts(task.test_straggler))
     return TestData(*devices.split(mesh, (*(column[padded] for column in columns), real)))
 
 
-def validation(straggler: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which test examples are for validation: always the same, half of each group and of all."""
+def parts(straggler: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Which part each test example belongs to, always the same: half of each group and of all is
+    held out, and each quarter for validation has half of the others."""
     order = random_streams.generator(0, random_streams.Purpose.VALIDATION).permutation(
         len(straggler)
     )
     order = order[np.argsort(straggler[order], kind="stable")]  # one group, then the other
-    chosen = np.zeros(len(straggler), bool)
-    chosen[order[::2]] = True
-    return chosen
+    part = np.full(len(straggler), prior_matching.HELD_OUT, np.int8)
+    for first, number in zip((0, 2), prior_matching.QUARTERS, strict=True):
+        part[order[first::4]] = number
+    return part
+
+
+def validation(straggler: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which test examples are for validation: always the same, half of each group and of all."""
+    return parts(straggler) != prior_matching.HELD_OUT
 
 
 def _evenly(size: int, limit: int) -> np.ndarray:
@@ -80,51 +96,70 @@ def _evenly(size: int, limit: int) -> np.ndarray:
 
 def evaluate(task: Task, params: Params, data: TestData, mesh: Mesh | None = None) -> Metrics:
     """Scores a model; a group without test examples is NaN."""
-    every, half = program(task, params, data, mesh)(params, data)
-    right, counted, loss, examples = np.asarray(every, float)  # each [straggler, standard]
-    half_right, half_counted = np.asarray(half, float)
+    every, half, gaps = program(task, params, data, mesh)(params, data)
+    found = {}
+    every, half = np.asarray(every, float), np.asarray(half, float)  # each [measures, 2, groups]
     with np.errstate(invalid="ignore"):
-        accuracy, losses = _shares(right, counted), _shares(loss, examples)
-        validated = _shares(half_right, half_counted)[::2]
-        held_out = _shares(right - half_right, counted - half_counted)[::2]
-    return Metrics(*accuracy, *losses, *validated, *held_out)
+        for name, whole in zip(measures(task), every, strict=True):
+            found |= _shares(name, *whole)
+        for half_name, sums in (("validation", half), ("held_out", every - half)):
+            shares = _shares("accuracy", *sums[0])
+            found |= {f"{half_name}_{name}": shares[name] for name in BY_HALF}
+    known = None if gaps is None else _parts(gaps, data)
+    return found | prior_matching.metrics(known)
 
 
-def _shares(part: NDArray[np.float64], of: NDArray[np.float64]) -> list[float]:
-    """Of straggler classes, of the others, and of all."""
-    return [*(part / of).tolist(), float(part.sum() / of.sum())]
+def _shares(name: str, amount: NDArray[np.float64], of: NDArray[np.float64]) -> Metrics:
+    """Of each group, and of all."""
+    values = [*(amount / of).tolist(), float(amount.sum() / of.sum())]
+    names = (f"{group}_{name}" for group in (*GROUPS, "total"))
+    return dict(zip(names, values, strict=True))
+
+
+def _parts(gaps: Any, data: TestData) -> prior_matching.Parts:
+    # JAX keeps the copies that it makes of what is on the device.
+    gap, recognised, group, part, real = (
+        np.asarray(column).ravel() for column in (*gaps, data.group, data.part, data.real)
+    )
+    straggler = group == GROUPS.index("straggler")
+    return prior_matching.parts(gap, recognised, straggler, part, real)
 
 
 def program(
     task: Task, params: Params, data: TestData, mesh: Mesh | None = None
 ) -> jax.stages.Compiled:
-    """(params, data) -> what is right, counted, lost and there, in each group; and, of what is for
-    validation, what is right and counted."""
-    code = (mesh, task.model.apply, task.prepare, task.loss, task.score)
-    return compiled(_totals, code, params, data)
+    """(params, data) -> sums of each measure [measures, 2, groups], those over what is for
+    validation, and each example's gap, if the task has straggler classes."""
+    each = tuple(measures(task).values())
+    code = (mesh, task.model.apply, task.prepare, each, task.straggler_classes)
+    return compiled(_scored, code, params, data)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def _totals(mesh, apply, prepare, loss, score, params: Params, data: TestData) -> Sums:
-    def own(params: Params, data: TestData) -> Sums:
-        def batch(part: TestData) -> Sums:
+def _scored(mesh, apply, prepare, each, straggler_classes, params: Params, data: TestData):
+    def own(params: Params, data: TestData):
+        def batch(part: TestData):
             logits = apply(params, prepare(part.x, None), None)
-            right, counted = score(logits, part.y)
-            values = jnp.stack([right, counted, loss(logits, part.y), jnp.ones_like(right)])
-            groups = jnp.stack([part.straggler & part.real, ~part.straggler & part.real])
+            values = jnp.stack([jnp.stack(measure(logits, part.y)) for measure in each])
+            groups = (part.group == jnp.arange(len(GROUPS))[:, None]) & part.real
+            chosen = groups & (part.part != prior_matching.HELD_OUT)
+            gaps = None
+            if straggler_classes is not None:
+                gaps = prior_matching.gaps(logits, part.y, straggler_classes)
             # Apart, so that what is summed over all has the bits that it has without the half.
-            return _by_group(groups, values), _by_group(groups & part.validation, values[:2])
+            return _by_group(groups, values), _by_group(chosen, values), gaps
 
-        every, half = jax.lax.map(batch, data)
-        return devices.total(mesh, (jnp.sum(every, axis=0), jnp.sum(half, axis=0)))
+        every, half, gaps = jax.lax.map(batch, data)
+        sums = devices.total(mesh, (jnp.sum(every, axis=0), jnp.sum(half, axis=0)))
+        return *sums, gaps
 
-    pieces = (devices.SAME, devices.SPLIT)
-    return devices.everywhere(mesh, own, pieces, devices.SAME)(params, data)
+    pieces, results = (devices.SAME, devices.SPLIT), (devices.SAME, devices.SAME, devices.SPLIT)
+    return devices.everywhere(mesh, own, pieces, results)(params, data)
 
 
 def _by_group(groups: jax.Array, values: jax.Array) -> jax.Array:
     # `where`, not a product: a diverged model's loss is NaN; padding must not spread it.
-    return jnp.sum(jnp.where(groups[None], values[:, None], 0), axis=-1)
+    return jnp.sum(jnp.where(groups, values[:, :, None], 0), axis=-1)
 
 
 def per_client(

@@ -52,6 +52,8 @@ class Task(NamedTuple):
     penalty: Callable[[Params], jax.Array] | None = None  # on the weights, added to the loss
     # y: how much each position of a text counts, in distillation as in the loss; None for images.
     position_weight: Callable[[jax.Array], jax.Array] | None = None
+    # Which of the model's classes are the stragglers'; None if groups are not made of classes.
+    straggler_classes: tuple[int, ...] | None = None
 
     @property
     def lesson(self) -> Lesson:

@@ -75,6 +75,7 @@ def cifar100(
         loss=cross_entropy,
         score=is_right,
         penalty=PENALTY[profile],
+        straggler_classes=tuple(np.flatnonzero(slow).tolist()),
     )
 
 

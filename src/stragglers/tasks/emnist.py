@@ -62,6 +62,7 @@ def emnist(
         loss=cross_entropy,
         score=is_right,
         test_client=data.test_client,
+        straggler_classes=tuple(straggler_classes),
     )
 
 

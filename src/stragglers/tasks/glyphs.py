@@ -47,6 +47,7 @@ def glyphs(writers: int = 200, seed: int = 0) -> Task:
         loss=cross_entropy,
         score=is_right,
         test_client=np.repeat(np.arange(writers, dtype=np.int32), TEST_PER_WRITER),
+        straggler_classes=tuple(STRAGGLER_CLASSES),
     )
 
 

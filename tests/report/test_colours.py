@@ -17,7 +17,7 @@ def test_every_row_has_a_look_of_its_own(tmp_path):
     for name in names:
         run_folder(tmp_path, name)
     found = look(tmp_path)
-    assert len(set(found.values())) == len(names) == 13
+    assert len(set(found.values())) == len(names) == 14
     assert {one.dash for one in found.values()} <= DASHES.keys()
     assert {one.marker for one in found.values()} <= MARKERS.keys()
 

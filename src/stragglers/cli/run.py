@@ -17,6 +17,7 @@ DEMO = [
     "fedadam-over-selection",
     "fedbuff-ema",
     "semi-async",
+    "semi-async-damped",
     "fare-dust",
     "feast",
 ]
@@ -24,7 +25,7 @@ DEMO_TRIALS = 3
 
 
 def add(commands: common.Commands) -> None:
-    parser = common.add(commands, "run", "train: by default, six algorithms on glyphs")
+    parser = common.add(commands, "run", "train: by default, eight algorithms on glyphs")
     parser.add_argument(
         "presets",
         nargs="*",

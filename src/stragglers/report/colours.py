@@ -30,6 +30,7 @@ VARIANTS = {
     "l2": ("dot", "diamond"),
     "balanced": ("dot", "diamond"),
     "tiers": ("longdash", "triangle-down"),
+    "damped": ("dash", "square"),
     "ema": ("dashdot", "triangle-up"),
     "ema-adam": ("longdash", "triangle-down"),
 }

@@ -6,7 +6,9 @@ RUN ?= run
 TESTS ?= -n 2
 
 PIP = .venv/bin/python -m pip --disable-pip-version-check install --quiet
-INSTALL = $(PIP) --require-hashes -r $< && $(PIP) --no-deps --no-build-isolation -e .
+# The lock is complete. With dependencies resolved once more, pip would take a newer release for a
+# requirement with extras, such as sqlalchemy[asyncio], and then refuse it for want of a hash.
+INSTALL = $(PIP) --no-deps --require-hashes -r $< && $(PIP) --no-deps --no-build-isolation -e .
 
 # One set of versions for every Python and platform, with hashes and without a registry's address.
 LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \

@@ -31,7 +31,6 @@ from benchmarks.work import TAILS, TESTED, WORK, made_up_task, sizes_of
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.latency import Draw
-from stragglers.planning.rounds import over_selected
 from stragglers.planning.training_rows import rows_of
 from stragglers.simulator import engine, metrics, server_step
 from stragglers.simulator.device_table import table_of
@@ -47,6 +46,7 @@ from stragglers.simulator.local_training import (
 from stragglers.simulator.packing import Load, pack
 from stragglers.simulator.prepare import default_lanes
 from stragglers.simulator.together import join, legs_of
+from tests.support.plans import over_selected
 
 
 class Case(NamedTuple):

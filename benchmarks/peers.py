@@ -89,9 +89,9 @@ def our_round(sizes: np.ndarray, rounds: int) -> Callable[[], Any]:
     from stragglers.algorithms.fedavg import fedavg
     from stragglers.planning.latency import Draw
     from stragglers.planning.report_weights import report_weights
-    from stragglers.planning.rounds import over_selected
     from stragglers.simulator.local_training import Local
     from stragglers.simulator.prepare import Trial, set_up
+    from tests.support.plans import over_selected
 
     plan = over_selected(
         len(sizes),

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from stragglers.planning import buffered, latency, rounds
-from stragglers.planning.population import PAPER_GROUPS, Population
+from stragglers.planning import latency
+from stragglers.planning.paper_populations import PAPER_GROUPS
+from stragglers.planning.population import Population
+from tests.support import plans
 
 CASES = ("over_selected", "at_update", "at_once")
 
@@ -26,11 +28,11 @@ def measure(case: Any, clients: int, dispatches: int) -> tuple[float, float]:
     began = time.perf_counter()
     delay = latency.latency(fleet, latency.PER_DOMAIN, seed=0)
     if case == "over_selected":
-        plan = rounds.over_selected(
+        plan = plans.over_selected(
             clients, delay, seed=0, goal=80, cohort=100, updates=dispatches * 80 // 100
         )
     else:
-        plan = buffered.buffered(
+        plan = plans.buffered(
             clients, delay, seed=0, buffer=100, concurrency=1000, updates=dispatches, refill=case
         )
     seconds = time.perf_counter() - began

@@ -21,10 +21,9 @@ from stragglers.algorithms.base import Algorithm, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.planning.buffered import buffered
 from stragglers.planning.latency import PER_DOMAIN, latency
-from stragglers.planning.population import PAPER_GROUPS, Population
-from stragglers.planning.rounds import over_selected
+from stragglers.planning.paper_populations import PAPER_GROUPS
+from stragglers.planning.population import Population
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator.events import Progressed, Started
 from stragglers.simulator.local_training import Local
@@ -32,6 +31,7 @@ from stragglers.simulator.simulate import simulate_events
 from stragglers.tasks.base import Task
 from stragglers.tasks.glyphs import cross_entropy, is_right
 from stragglers.tasks.models.base import Model
+from tests.support.plans import buffered, over_selected
 
 CLIENTS, FEATURES, CLASSES, K = 1000, 32, 10, 20
 ADAM = optax.adam(0.01, eps=1e-3)

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stragglers.planning.population import PAPER_GROUPS, Population
+from stragglers.planning.paper_populations import PAPER_GROUPS
+from stragglers.planning.population import Population
 from stragglers.tasks.base import Task, cross_entropy, is_right
 from stragglers.tasks.glyphs import ink
 from stragglers.tasks.models.cnn import cnn

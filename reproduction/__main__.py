@@ -72,7 +72,9 @@ def run(options: argparse.Namespace) -> None:
         seeds = {trial.seed for trial in there.get(variant.key, [])}
         jobs += [
             job._replace(label=", ".join([job.label, *variant.sets]))
-            for job in trials.jobs_of({variant.preset: document}, count, out)
+            for job in trials.jobs_of(
+                {variant.preset: documents.settings_from(document)}, count, out
+            )
             if job.experiment.seed not in seeds
         ]
     try:

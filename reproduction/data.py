@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, documents
+from stragglers.config import documents, task_files
 from stragglers.config.settings import Task
 from stragglers.report import grouping
 from stragglers.runs.records import Record
@@ -60,12 +60,12 @@ def other(given: str, expected: str) -> str:
 def check(document: dict[str, Any], known: dict[str, str]) -> None:
     """Refuses files that are not a task's, or not what its results were trained on."""
     task = documents.settings_from(document).task
-    build.prepare_data(task)
+    task_files.prepare_data(task)
     expected = known.get(key(documents.completed(document)))
     if expected and (given := checksum(task)) != expected:
         raise BadInput(
-            f"{build.data_folder(task)}: {other(given, expected)}; give that as --path, or train "
-            "on yours with `stragglers run`"
+            f"{task_files.data_folder(task)}: {other(given, expected)}; give that as --path, or "
+            "train on yours with `stragglers run`"
         )
 
 

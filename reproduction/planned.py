@@ -40,12 +40,12 @@ def _planned(variant: Variant) -> Measured:
 @cache
 def seconds(variant: Variant, seed: int) -> float:
     experiment = documents.settings_from(documents.override(variant.document, f"seed={seed}"))
-    return build.timetable(experiment, build.clients(experiment.task, experiment.seed)).end
+    return build.schedule_of(experiment, build.clients(experiment.task, experiment.seed)).end
 
 
 @cache
 def summary(variant: Variant) -> dict[str, Any]:
-    return summarised(variant.document)[0]
+    return summarised(documents.settings_from(variant.document))[0]
 
 
 @cache
@@ -54,7 +54,7 @@ def epochs(variant: Variant) -> dict[str, float]:
     experiment = documents.settings_from(variant.document)
     assert experiment.client
     clients = build.clients(experiment.task, experiment.seed)
-    schedule = build.timetable(experiment, clients)
+    schedule = build.schedule_of(experiment, clients)
     whole = batches(clients.examples[schedule.client], experiment.client.batch_size, False)
     made = influence.local_steps(experiment, schedule) / np.maximum(whole, 1)
     group, on_time = clients.group[schedule.client], schedule.fate == Fate.ON_TIME

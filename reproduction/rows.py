@@ -25,7 +25,7 @@ from stragglers.config import catalog, documents
 from stragglers.config.settings import Paper
 from stragglers.report import grouping, statistics
 from stragglers.report.statistics import Summary
-from stragglers.runs import records, run_folder
+from stragglers.runs import records
 from stragglers.runs.records import Record
 
 HERE = Path(__file__).parent
@@ -243,4 +243,4 @@ def _paper(variant: Variant) -> Paper | None:
 
 @cache
 def _variant_key(variant: Variant) -> tuple[str, str]:
-    return variant.preset, run_folder.settings_hash(documents.completed(variant.document))
+    return variant.preset, documents.settings_from(variant.document).hash

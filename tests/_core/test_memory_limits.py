@@ -9,7 +9,7 @@ from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput
 from stragglers.cli import common
 from stragglers.cli.plan import summarised
-from stragglers.config import build, catalog, documents
+from stragglers.config import catalog, checks, documents
 from stragglers.tasks.datasets.handwriting import book
 from tests.support.command import refused
 
@@ -72,13 +72,13 @@ def test_a_container_has_less_than_its_machine(tmp_path, groups, files, there):
 @pytest.mark.parametrize("name", catalog.presets())
 def test_presets_have_room_in_two_gigabytes(monkeypatch, name):
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 2 * 2**30)
-    build.check(documents.settings_from(catalog.read(name)))
+    checks.check(documents.settings_from(catalog.read(name)))
 
 
 def test_the_last_that_fits_is_taken(monkeypatch):
     def check(writers):
         given = documents.override(catalog.read(GLYPHS), f"writers={writers}")
-        build.check(documents.settings_from(given))
+        checks.check(documents.settings_from(given))
 
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 1000 * memory_limits.WRITER)
     check(1000)
@@ -89,11 +89,11 @@ def test_the_last_that_fits_is_taken(monkeypatch):
 def test_drawings_are_of_training_alone(monkeypatch):
     experiment = documents.settings_from(catalog.read(GLYPHS))  # of 200 writers
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 200 * memory_limits.DRAWN)
-    build.check_trainable(experiment)
+    checks.check_trainable(experiment)
     monkeypatch.setattr(memory_limits, "machine_bytes", lambda: 200 * memory_limits.DRAWN - 1)
-    build.check(experiment)
+    checks.check(experiment)
     with pytest.raises(BadInput, match="the drawings of 200 writers need at least 47.7 MiB"):
-        build.check_trainable(experiment)
+        checks.check_trainable(experiment)
 
 
 WRITERS = f"{GLYPHS} --set writers=100000000"

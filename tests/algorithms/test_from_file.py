@@ -14,7 +14,8 @@ from stragglers.algorithms import from_file
 from stragglers.algorithms.base import BY_WEIGHT
 from stragglers.cli.main import main
 from stragglers.config import catalog, documents
-from stragglers.runs import records, run_folder, train
+from stragglers.config.settings import settings_hash
+from stragglers.runs import records, train
 
 MINE = """
     from stragglers import trees
@@ -57,7 +58,7 @@ def settings(folder, *sets):
 
 
 def hash_of(folder, *sets):
-    return run_folder.settings_hash(documents.resolved(settings(folder, *sets)))
+    return settings_hash(settings(folder, *sets).document)
 
 
 @pytest.mark.slow

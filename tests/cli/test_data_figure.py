@@ -1,7 +1,8 @@
 import numpy as np
 
 from stragglers.cli import data_figure
-from stragglers.planning.population import PAPER_GROUPS, Population
+from stragglers.planning.paper_populations import PAPER_GROUPS
+from stragglers.planning.population import Population
 from stragglers.tasks.glyphs import glyphs
 
 

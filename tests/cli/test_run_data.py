@@ -95,7 +95,7 @@ def data_of(given, monkeypatch, *arguments, preset="emnist/per-domain/fedadam"):
         seen.append(task.path)
         raise BadInput("enough")
 
-    monkeypatch.setattr("stragglers.config.build.prepare_data", stop)
+    monkeypatch.setattr("stragglers.config.task_files.prepare_data", stop)
     monkeypatch.setenv("STRAGGLERS_DATA", given)
     assert main(["run", preset, *arguments]) == 2
     return seen[0]

@@ -8,6 +8,7 @@ import pytest
 from stragglers._core import files, toml_files
 from stragglers._core.errors import BadInput
 from stragglers.config import attached_files, catalog, documents
+from stragglers.config.settings import settings_hash
 from stragglers.runs import records, run_folder
 
 NAME = "glyphs/per-domain/feast"
@@ -28,7 +29,7 @@ def latency(**files):
 
 
 def settings(**changes):
-    return documents.resolved(documents.settings_from({**catalog.read(NAME), **changes}))
+    return documents.completed({**catalog.read(NAME), **changes})
 
 
 def begun(folder, given):
@@ -63,27 +64,27 @@ def test_a_run_folder_has_a_copy_of_each_file_and_names_it(tmp_path, given):
     copy = groups["standard"]["communication"]["file"]
     assert (tmp_path / "run" / copy).read_text() == SAMPLES
     assert written["faults"]["csv"] in names(tmp_path / "run")
-    assert run["hash"] == run_folder.settings_hash(given)
+    assert run["hash"] == settings_hash(given)
 
 
 @pytest.mark.parametrize("become", ["gone", "changed"])
 def test_it_is_the_same_experiment_whatever_becomes_of_them(tmp_path, given, become):
-    before = run_folder.settings_hash(given)
+    before = settings_hash(given)
     begun(tmp_path / "run", given)
     for file in [*tmp_path.glob("*here/*.csv")]:
         file.unlink() if become == "gone" else file.write_text("9\n")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     again = documents.settings_from(catalog.read(str(tmp_path / "elsewhere" / "settings.toml")))
-    assert run_folder.settings_hash(documents.resolved(again)) == before
-    assert run_folder.settings_hash(records.load(tmp_path / "elsewhere").document) == before
+    assert settings_hash(again.document) == before
+    assert settings_hash(records.load(tmp_path / "elsewhere").document) == before
     name, there = records.origin(tmp_path / "elsewhere")
-    assert name == NAME and run_folder.settings_hash(there) == before
+    assert name == NAME and settings_hash(there) == before
 
 
 def test_a_copy_of_a_copy_is_the_same(tmp_path, given):
     begun(tmp_path / "run", given)
     again = catalog.read(str(tmp_path / "run" / "settings.toml"))
-    begun(tmp_path / "again", documents.resolved(documents.settings_from(again)))
+    begun(tmp_path / "again", documents.completed(again))
     assert names(tmp_path / "again") == names(tmp_path / "run")
     for file in ("settings.toml", *names(tmp_path / "run")):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "run" / file).read_bytes()
@@ -102,7 +103,7 @@ def test_files_of_runs_from_before_copies_are_put_away_with_them(tmp_path, given
         (tmp_path / "run" / copy).unlink()
     (tmp_path / "run" / "settings.toml").write_text(toml_files.dumps(given))
     kept = records.put_away(tmp_path / "run", tmp_path / "results")
-    assert run_folder.settings_hash(records.load(kept).document) == run_folder.settings_hash(given)
+    assert settings_hash(records.load(kept).document) == settings_hash(given)
     assert len(names(kept)) == 3
 
 
@@ -110,7 +111,7 @@ def test_data_is_not_copied_but_named_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     emnist = {**catalog.read("emnist/per-domain/fedavg")}
     emnist["task"] = {**emnist["task"], "path": "data"}
-    begun(tmp_path / "run", documents.resolved(documents.settings_from(emnist)))
+    begun(tmp_path / "run", documents.completed(emnist))
     assert records.load(tmp_path / "run").settings["task"]["path"] == str(tmp_path / "data")
     assert names(tmp_path / "run") == []
 

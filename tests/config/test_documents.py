@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, catalog, describe, documents, influence, settings
+from stragglers.config import build, catalog, checks, describe, documents, influence, settings
 from stragglers.planning import latency
-from stragglers.planning.rounds import over_selected
+from stragglers.planning.policy import Rounds
+from tests.support.plans import over_selected
 
 DEMO = "glyphs/per-domain"
 
@@ -38,8 +39,8 @@ def test_a_mistake_in_a_file_is_not_dropped_with_a_kind():
 def test_resolved_settings_are_the_experiment():
     for name in ("fleet", "emnist/per-domain/feast", f"{DEMO}/fedbuff-ema"):
         experiment = documents.settings_from(catalog.read(name))
-        assert documents.settings_from(documents.resolved(experiment)) == experiment
-        assert "last_batch" in documents.resolved(experiment).get("client", "last_batch")
+        assert documents.settings_from(experiment.document) == experiment
+        assert "last_batch" in experiment.document.get("client", "last_batch")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_what_the_paper_leaves_out_can_be_set(sets, options, weights, told):
     )
     experiment = documents.settings_from(given)
     who = build.clients(experiment.task, 0)._replace(tokens=np.arange(1.0, 501.0))
-    ours = build.timetable(experiment, who)
+    ours = build.schedule_of(experiment, who)
     delay = latency.latency(who, latency.PER_DOMAIN, seed=0, **options)
     theirs = over_selected(
         who.clients,
@@ -141,7 +142,7 @@ def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
     small = ["updates=400", "batch_size=2000"]
     given = documents.override_all(catalog.read("glyphs/per-domain/fedadam"), [*small, *sets])
     experiment = documents.settings_from(given)
-    plan = build.timetable(experiment, build.clients(experiment.task, 0))
+    plan = build.schedule_of(experiment, build.clients(experiment.task, 0))
     assert np.mean(influence.local_steps(experiment, plan) == 0) == pytest.approx(
         whole_batches, abs=0.2
     )
@@ -167,7 +168,7 @@ def test_a_cohort_is_the_smallest_that_is_at_least_the_ratio(goal, ratio, cohort
     changes = [f"goal={goal}", f"over_selection={ratio}"]
     given = documents.override_all(catalog.read("glyphs/per-domain/fedadam"), changes)
     schedule = documents.settings_from(given).schedule
-    assert isinstance(schedule, settings.OverSelected) and build.cohort(schedule) == cohort
+    assert isinstance(schedule, Rounds) and schedule.cohort_size == cohort
 
 
 def test_a_percentile_of_training_is_no_limit_of_a_report():
@@ -175,7 +176,7 @@ def test_a_percentile_of_training_is_no_limit_of_a_report():
         catalog.read("cifar100/per-domain/fedavg"), ["percentile=75", "scope=latency"]
     )
     with pytest.raises(BadInput, match="percentile=75 with scope='latency'.*give `seconds`"):
-        build.check(documents.settings_from(given))
+        checks.check(documents.settings_from(given))
 
 
 def test_a_section_that_is_not_there_begins_with_its_kind():
@@ -185,7 +186,7 @@ def test_a_section_that_is_not_there_begins_with_its_kind():
         fleet, ["algorithm.name=semi-async", "late_rounds=9", "ema=0.5"]
     )
     assert joined["algorithm"] == {"name": "semi-async", "ema": 0.5}
-    build.check(documents.settings_from(joined))
+    checks.check(documents.settings_from(joined))
 
 
 @pytest.mark.parametrize("normalise", ["count", "sum"])
@@ -194,7 +195,7 @@ def test_corrected_participation_is_relative(normalise):
         catalog.read(f"{DEMO}/fedadam"), ["participation=corrected", f"normalise={normalise}"]
     )
     with pytest.raises(BadInput, match=f"'corrected' with normalise='{normalise}' would make step"):
-        build.check(documents.settings_from(document))
+        checks.check(documents.settings_from(document))
 
 
 @pytest.mark.parametrize(
@@ -227,13 +228,13 @@ def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint
         document = documents.override(document, change)
     experiment = documents.settings_from(document)
     if complaint is None:
-        build.check(experiment)
+        checks.check(experiment)
         return
     with pytest.raises(BadInput, match=complaint) as error:
-        build.check(experiment)
+        checks.check(experiment)
     assert "\n" not in str(error.value)
     assert experiment.algorithm is not None  # and without an algorithm a plan may wait for anybody
-    build.check(msgspec.structs.replace(experiment, algorithm=None))
+    checks.check(msgspec.structs.replace(experiment, algorithm=None))
 
 
 def test_groups_that_check_in_alike_change_nothing():
@@ -242,7 +243,7 @@ def test_groups_that_check_in_alike_change_nothing():
     plans = []
     for document in (given, alike):
         experiment = documents.settings_from(document)
-        plans.append(build.timetable(experiment, build.clients(experiment.task, 0)))
+        plans.append(build.schedule_of(experiment, build.clients(experiment.task, 0)))
     assert np.array_equal(plans[0].client, plans[1].client)
 
 

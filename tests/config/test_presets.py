@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from stragglers.config import build, catalog, documents, settings
+from stragglers.config import build, catalog, documents
+from stragglers.planning.policy import Rounds
 from stragglers.runs.train import prepare, simulation
 from stragglers.simulator import metrics
 from stragglers.simulator.simulate import results
@@ -38,8 +39,8 @@ def test_no_ratio_has_to_be_rounded():
     cohorts = {}
     for name in catalog.presets():
         given = documents.settings_from(catalog.read(name)).schedule
-        if isinstance(given, settings.OverSelected) and given.over_selection:
-            cohorts[name] = build.cohort(given), given.goal * given.over_selection
+        if isinstance(given, Rounds) and given.over_selection:
+            cohorts[name] = given.cohort_size, given.goal * given.over_selection
     assert len(cohorts) > 20
     for name, (cohort, exactly) in cohorts.items():
         assert cohort == pytest.approx(exactly, rel=1e-12), name
@@ -54,7 +55,7 @@ def clients(task):
 def test_it_is_planned(name):
     document = documents.override(catalog.read(name), "updates=2000")
     experiment = documents.settings_from(document)
-    plan = build.timetable(experiment, clients(experiment.task))
+    plan = build.schedule_of(experiment, clients(experiment.task))
     assert plan.steps > 0 and np.isfinite(plan.end) and plan.updates[-1] <= 2000
 
 

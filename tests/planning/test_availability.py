@@ -130,7 +130,7 @@ def _write(file, line, header="client,begin,end"):
 @pytest.mark.parametrize(
     "line, told",
     [
-        ("4,1,2", "no client '4' in a test; expected its number from 0 to 3"),
+        ("4,1,2", "no client '4' in a test; expected its index, from 0 to 3"),
         ("0,1", "'0,1', expected client,begin,end in hours with begin from 0 to below 24"),
         ("0,5,5", "end after it, by 24 at most"),
         ("0,24,25", "begin from 0 to below 24"),
@@ -169,8 +169,8 @@ def plan_of(capsys, *sets, preset=OVER, more=("--json",)):
 def test_a_plan_waits_for_the_morning_and_says_so(capsys):
     groups = f"availability.groups={{standard={MORNING}, straggler={MORNING}}}"
     text = plan_of(capsys, groups, "leaving=pause", more=())
-    assert "standard there for 8 of 24 h from hour 8 on (+- 1)" in text
-    assert "whoever leaves pauses" in text and "s until enough are idle" in text
+    assert "standard online for 8 of 24 h from hour 8 (+- 1)" in text
+    assert "clients that go offline pause" in text and "s until enough are idle" in text
     told = json.loads(plan_of(capsys, groups, "leaving=finish"))
     assert 5 * 3600 < told["waited_s"] < 8 * 3600 and told["faults"]["left"] == 0
     assert json.loads(plan_of(capsys))["waited_s"] == 0
@@ -245,13 +245,13 @@ def test_clients_that_never_meet_are_one_line(tmp_path, capsys):
     file.write_text("\n".join(["client,begin,end", *lines]))
     for preset, told in (
         ("glyphs/per-domain/fedadam", "round 0 never opens: fewer than cohort=20 clients"),
-        ("glyphs/per-domain/fedbuff-ema", "clients are never there together; lower it, or let"),
+        ("glyphs/per-domain/fedbuff-ema", "clients are never online together; lower it, or extend"),
     ):
         assert main(["plan", preset, "--set", f"availability.csv={file}"]) == 2
         assert told in capsys.readouterr().err
     file.write_text("client,begin,end\n0,1,2\n")
     assert main(["plan", "glyphs/per-domain/fedadam", "--set", f"availability.csv={file}"]) == 2
-    assert "cannot be drawn from the 1 of 200 that are ever there" in capsys.readouterr().err
+    assert "cannot be drawn from the 1 of 200 that are ever online" in capsys.readouterr().err
 
 
 def test_a_trial_keeps_its_file_of_hours(tmp_path):

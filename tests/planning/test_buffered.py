@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
-from stragglers.planning import population
-from stragglers.planning.buffered import buffered
+from stragglers.planning import paper_populations
 from stragglers.planning.faults import Fault
 from stragglers.planning.schedule import Fate
 from tests.support import events
+from tests.support.plans import buffered
 from tests.support.timetables import (
     FAULTS,
     NAMES,
@@ -163,7 +163,7 @@ def test_a_clients_number_means_nothing_in_a_buffered_run(monkeypatch, refill):
             3400, seconds, seed=0, buffer=10, concurrency=50, updates=2000, refill=refill
         )
 
-    plan, renamed, number = relabelled(make, population.emnist(), monkeypatch)
+    plan, renamed, number = relabelled(make, paper_populations.emnist(), monkeypatch)
     assert np.array_equal(number[plan.client], renamed.client)
     assert_same(plan, renamed, f"{UNTIMED.removeprefix('client')} {TIMED}")
 

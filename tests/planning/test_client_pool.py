@@ -6,15 +6,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stragglers._core.errors import BadInput
-from stragglers.planning import client_pool, latency, population
+from stragglers.planning import client_pool, latency, paper_populations
 from stragglers.planning.availability import intervals
-from stragglers.planning.buffered import buffered
 from stragglers.planning.faults import Fault
 from stragglers.planning.latency import Draw
-from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from stragglers.planning.summary import waited
-from tests.support import events
+from tests.support import events, plans
+from tests.support.plans import buffered, over_selected
 from tests.support.timetables import (
     CYCLE,
     FAULTS,
@@ -44,9 +43,9 @@ REFUSED = (
     "never ends",
     "are abandoned",
     "less than the",
-    "never there together",
+    "never online together",
     "never comes",
-    "are ever there",
+    "are ever online",
 )
 
 
@@ -68,8 +67,8 @@ def there_of(hours, clients, leaving):
 
 def pool_of(case, table, codes, busy="skip", there=None):
     faults = table_faults(codes)
-    return client_pool.Pool(
-        case["clients"], table_latency(table), faults, case["seed"], None, busy, there
+    return plans.pool(
+        case["clients"], table_latency(table), case["seed"], busy, faults=faults, online=there
     )
 
 
@@ -332,7 +331,7 @@ def test_few_of_many_are_found_one_by_one():
         cycle=24.0,
         leaving="finish",
     )
-    pool = client_pool.Pool(100_000, table_latency([1.0]), None, 0, None, "again", there)
+    pool = plans.pool(100_000, table_latency([1.0]), busy="again", online=there)
     counted = []
     pool.idle = lambda now: counted.append(now) or client_pool.Pool.idle(pool, now)
     for group in range(200):
@@ -354,7 +353,7 @@ def test_what_comes_while_nobody_waits_any_more_by_hand():
 def test_all_that_are_idle_are_equally_likely():
     """Of 12 clients 4 are busy, 2 until this moment; weights say how often each comes first."""
     weight = np.array([1.0] * 6 + [2.0] * 6)
-    never = client_pool.Pool(12, lambda first, who: Draw(np.ones(len(who)), who), None, 0, weight)
+    never = plans.pool(12, lambda first, who: Draw(np.ones(len(who)), who), check_in=weight)
     never.until[[0, 1, 6, 7]] = np.inf
     never.until[[2, 8]] = 5.0
     first = np.zeros(12)
@@ -369,7 +368,7 @@ def test_all_that_are_idle_are_equally_likely():
 
 def test_the_last_idle_ones_are_found():
     """Where nearly all are busy, drawing anew would take for ever."""
-    busy = client_pool.Pool(100_000, lambda first, who: Draw(np.ones(len(who)), who), None, 0, None)
+    busy = plans.pool(100_000, lambda first, who: Draw(np.ones(len(who)), who))
     busy.until[:] = 9.0
     busy.until[[5, 50_000, 99_999]] = 1.0
     now, who = busy.draw(3, 1.0)
@@ -387,7 +386,7 @@ def test_the_last_idle_ones_are_found():
     ],
 )
 def test_a_longer_budget_begins_with_the_shorter(make, budget):
-    who = population.cifar100()
+    who = paper_populations.cifar100()
     delay = latency.latency(who, latency.PER_DOMAIN, seed=0)
     short, long = (
         make(who.clients, delay, seed=1, updates=updates, busy="skip", **budget)
@@ -405,8 +404,8 @@ def test_the_plan_says_it_and_slow_clients_take_part_less(capsys):
 
     command = ["plan", "cifar100/per-domain/fedbuff", "--updates", "8000"]
     assert main([*command, "--set", "busy=skip"]) == 0
-    assert "nobody asked again while it works" in capsys.readouterr().out
-    who = population.cifar100()
+    assert "busy clients are not selected" in capsys.readouterr().out
+    who = paper_populations.cifar100()
     delay = latency.latency(who, latency.PER_DOMAIN, seed=0)
     again, skip = (
         buffered(who.clients, delay, seed=0, buffer=20, concurrency=150, updates=20_000, busy=busy)

@@ -1,4 +1,5 @@
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -7,8 +8,9 @@ from scipy.special import ndtri
 
 from stragglers._core.errors import BadInput
 from stragglers.planning import distributions
-from stragglers.planning.distributions import DISTRIBUTIONS
+from stragglers.planning.distributions import Distribution, LogNormal, sampler
 
+KINDS = {kind.__struct_config__.tag: kind for kind in get_args(Distribution)}
 Z = np.random.default_rng(0).standard_normal(100_000)
 PAIRS = {
     "lognormal": (distributions.lognormal(2.7, 1.5), stats.lognorm(1.5, scale=math.exp(2.7))),
@@ -72,7 +74,7 @@ def test_a_lognormal_or_an_exponential_without_spread_is_a_constant():
 
 
 def test_every_kind_grows_with_z(every_kind):
-    assert set(every_kind) == set(DISTRIBUTIONS)
+    assert set(every_kind) == set(KINDS)
     z = np.linspace(-12, 12, 1001)
     for name, distribution in every_kind.items():
         assert np.all(np.diff(distribution(z)) >= 0), name
@@ -187,7 +189,7 @@ BAD_SAMPLES = {
 @pytest.mark.parametrize("name, parameters, given", BAD_NUMBERS)
 def test_bad_parameters_are_named_in_one_line(name, parameters, given):
     with pytest.raises(BadInput) as error:
-        DISTRIBUTIONS[name](**parameters)
+        sampler(KINDS[name](**parameters))
     assert_one_line(error, name, given, "expected")
 
 
@@ -206,3 +208,37 @@ def test_a_bad_file_of_samples_is_one_line_with_file_and_line(tmp_path, content,
     with pytest.raises(BadInput) as error:
         distributions.samples(file, column)
     assert_one_line(error, file, complaint)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        LogNormal(median=math.exp(2), sigma=0.5),
+        LogNormal(mean=math.exp(2.125), sd=math.exp(2.125) * math.sqrt(math.expm1(0.25))),
+        LogNormal(p50=math.exp(2), p95=math.exp(2 + 0.5 * stats.norm.ppf(0.95))),
+    ],
+)
+def test_a_lognormal_by_any_pair_is_the_one_by_mu_and_sigma(given):
+    expected = sampler(LogNormal(mu=2.0, sigma=0.5))(Z)
+    np.testing.assert_allclose(sampler(given)(Z), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "given, line",
+    [
+        (LogNormal(mu=1.0), "LogNormal(mu=1.0) given, expected one pair of parameters: mu and"),
+        (
+            LogNormal(median=1.0, mean=2.0),
+            "LogNormal(median=1.0, mean=2.0) given, expected one pair",
+        ),
+        (LogNormal(mu=1.0, sigma=1.0, sd=1.0), "given, expected one pair"),
+        (LogNormal(median=0.0, sigma=1.0), "lognormal: median=0.0, expected a finite number > 0"),
+        (LogNormal(mean=-1.0, sd=1.0), "lognormal: mean=-1.0, expected a finite number > 0"),
+        (LogNormal(mean=1.0, sd=-1.0), "lognormal: sd=-1.0, expected a finite number >= 0"),
+        (LogNormal(p50=2.0, p95=1.0), "lognormal: p95=1.0, expected a finite number >= 2.0"),
+    ],
+)
+def test_other_parameters_of_a_lognormal_are_refused(given, line):
+    with pytest.raises(BadInput) as error:
+        sampler(given)
+    assert_one_line(error, line)

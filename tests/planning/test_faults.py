@@ -9,15 +9,14 @@ from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers.cli import main
 from stragglers.config import build, catalog, describe, documents
-from stragglers.planning import faults, latency, population, summary
-from stragglers.planning.buffered import buffered
+from stragglers.planning import faults, latency, paper_populations, population, summary
 from stragglers.planning.faults import Fault
 from stragglers.planning.latency import Draw
 from stragglers.planning.population import Population
-from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from stragglers.runs import train
 from stragglers.simulator.simulate import results
+from tests.support.plans import buffered, over_selected
 
 CLIENTS, MANY = 1000, 100_000
 WHO = np.random.default_rng(0).integers(CLIENTS, size=MANY)
@@ -80,7 +79,7 @@ def test_a_crash_takes_a_uniform_part_of_the_time():
 
 
 def test_faults_change_no_other_draw():
-    who = population.emnist()
+    who = paper_populations.emnist()
     seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
     shares = {fault: np.full(who.clients, 0.1) for fault in faults.NAMES.values()}
     options = dict(seed=0, goal=10, cohort=20, updates=2000, round_timeout=1e4)
@@ -96,7 +95,7 @@ def test_faults_change_no_other_draw():
 
 @pytest.mark.parametrize("kind", ["rounds", "buffer"])
 def test_a_longer_budget_changes_no_fault_and_no_fate(kind):
-    who = population.emnist()
+    who = paper_populations.emnist()
     seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
     strikes = faults.faults({f: np.full(who.clients, 0.1) for f in faults.NAMES.values()}, seed=0)
     short, long = (schedules(kind, who.clients, seconds, strikes, updates) for updates in (60, 600))
@@ -146,7 +145,7 @@ def schedules(
 @pytest.mark.parametrize("selection", [1.0, 1.3, 2.0])
 @pytest.mark.parametrize("kind", ["rounds", "at_update", "at_once"])
 def test_however_many_drop_out_a_schedule_ends_within_its_bound(kind, selection, share):
-    who = population.emnist()
+    who = paper_populations.emnist()
     seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
     strikes = faults.faults({Fault.DROP_OUT: np.full(who.clients, share)}, seed=0)
     steps = 300
@@ -174,7 +173,7 @@ ENOUGH = [("rounds", 1.3, 0.06), ("rounds", 2.0, 0.06), ("rounds", 2.0, 0.1)]
 @pytest.mark.parametrize("kind", ["rounds", "at_update", "at_once"])
 def test_without_a_time_out_it_ends_or_says_what_to_set(kind, selection, share):
     """Whoever waits for all of a round waits forever for the first that drops out."""
-    who = population.emnist()
+    who = paper_populations.emnist()
     seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
     strikes = faults.faults({Fault.DROP_OUT: np.full(who.clients, share)}, seed=0)
     patient = {"round_timeout": None, "client_timeout": None, "minimum": None}
@@ -215,7 +214,7 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
 
     # Rounds of three: one report of three, then three of three, over and over.
     made = over_selected(
-        6,
+        TWO_GROUPS,
         seconds,
         seed=0,
         goal=3,
@@ -226,7 +225,7 @@ def test_a_plan_counts_faults_and_the_time_of_devices():
         faults=strikes,
     )
     assert made.time.tolist() == [10, 18, 28, 36] and made.updates.tolist() == [0, 3, 3, 6]
-    told = summary.summarise(TWO_GROUPS, made, np.ones(6), made.examples < 1)
+    told = summary.summarise(made)
     assert told["abandoned"] == 2 and told["server_steps"] == 4 and told["dispatches"] == 12
     assert told["faults"] == {
         "drop_out": 2,
@@ -276,7 +275,7 @@ def test_the_plan_of_a_fleet_that_drops_out(capsys):
     assert 0.06 < told["faults"]["drop_out"] / told["dispatches"] < 0.10
     assert told["client_updates"] == 100_000 and told["abandoned"] == 0
     assert "drop_out (recent 6 %, older 10 %)" in told["policy"]
-    assert "given up after 600 s, steps abandoned below 80" in told["policy"]
+    assert "time out after 600 s, steps abandoned below 80" in told["policy"]
     changes = ["drop_out=0.25", "crash=0.05", "duplicate=0.02", "schedule.minimum=95"]
     given = [word for change in changes for word in ("--set", change)]
     assert main.main(["plan", "fleet-dropout", *given]) == 0
@@ -325,8 +324,8 @@ ALL = "".join(f"{n},0.1\n" for n in range(6))
         ("abcdef", ALL, "line 2: no client '0' in six clients; expected .* names"),
         ("abcdef", "a,0\nb,0\na,0\n", "line 4: client 'a' again, expected a line for each"),
         ("abcdef", "a,0\nc,0\n", "no line for client 'b' and 3 others of six clients; "),
-        (None, "a,0.1\n", "line 2: no client 'a' in six clients; .* number from 0 to 5"),
-        (None, ALL + "6,0.1\n", "line 8: no client '6' in six clients; .* number from 0 to 5"),
+        (None, "a,0.1\n", "line 2: no client 'a' in six clients; .* index, from 0 to 5"),
+        (None, ALL + "6,0.1\n", "line 8: no client '6' in six clients; .* index, from 0 to 5"),
         (None, ALL + "5,0.1\n", "line 8: client '5' again"),
         (None, ALL.replace("2,0.1\n", ""), "no line for client '2' of six clients; expected"),
         (None, "", "no line for client '0' and 5 others of six clients; expected a line"),
@@ -378,10 +377,10 @@ def test_shares_of_clients_in_an_experiment(tmp_path):
     half = np.arange(who.clients) % 2
     file.write_text("client,crash\n" + "".join(f"{n},{share}\n" for n, share in enumerate(half)))
     # Half of the clients crash for certain.
-    made = build.timetable(experiment(f"faults.csv={file}", "drop_out=0"), who)
+    made = build.schedule_of(experiment(f"faults.csv={file}", "drop_out=0"), who)
     assert np.array_equal(made.fault == Fault.CRASH, half[made.client] == 1)
     with pytest.raises(BadInput, match="faults.crash is given here and in .*shares.csv"):
-        build.timetable(experiment(f"faults.csv={file}", "crash=0.1"), who)
+        build.schedule_of(experiment(f"faults.csv={file}", "crash=0.1"), who)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +400,7 @@ def test_shares_of_clients_in_an_experiment(tmp_path):
 def test_faults_that_cannot_be_are_one_line(change, complaint):
     with pytest.raises(BadInput, match=complaint) as error:
         given = experiment(change)
-        build.timetable(given, build.clients(given.task, 0))
+        build.schedule_of(given, build.clients(given.task, 0))
     assert "\n" not in str(error.value)
 
 
@@ -431,6 +430,6 @@ def test_reports_that_are_all_corrupted_are_an_error_that_says_so(fault, tmp_pat
 
 def test_without_faults_nothing_is_named():
     plain = documents.settings_from(catalog.read("fleet"))
-    assert "faults" not in documents.resolved(plain)
-    assert "minimum" not in documents.resolved(plain)["schedule"]
+    assert "faults" not in plain.document
+    assert "minimum" not in plain.document["schedule"]
     assert "faults" not in describe.policy(plain)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.planning import population
+from stragglers.planning import paper_populations, population
 from stragglers.planning.cifar_partition import COARSE, FINE_PER_COARSE, dirichlet_partition
 from stragglers.planning.distributions import constant, lognormal
 
@@ -38,8 +38,8 @@ def distinct_classes(labels):
 
 
 def share_of_vehicles_with_stragglers(labels):
-    vehicles = np.isin(labels // FINE_PER_COARSE, population.VEHICLES).sum(axis=1)
-    return vehicles[population.most(vehicles, len(labels) // 4)].sum() / vehicles.sum()
+    vehicles = np.isin(labels // FINE_PER_COARSE, paper_populations.VEHICLES).sum(axis=1)
+    return vehicles[paper_populations.most(vehicles, len(labels) // 4)].sum() / vehicles.sum()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -88,45 +88,45 @@ def test_a_partition_depends_on_its_seed_alone():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_cifar100_has_125_stragglers_and_only_they_keep_vehicles(seed):
-    who = population.cifar100(seed)
+    who = paper_populations.cifar100(seed)
     assert who.clients == 500 and who.groups == ("standard", "straggler")
     assert np.sum(who.group == STRAGGLER) == 125
     assert np.all(who.examples[who.group == STRAGGLER] == 100)
     kept = who.examples[who.group == STANDARD]
-    vehicles = np.isin(dirichlet_partition(seed) // FINE_PER_COARSE, population.VEHICLES)
+    vehicles = np.isin(dirichlet_partition(seed) // FINE_PER_COARSE, paper_populations.VEHICLES)
     assert np.array_equal(kept, 100 - vehicles.sum(axis=1)[who.group == STANDARD])
     assert kept.min() < kept.max() == 100
 
 
 def test_no_standard_client_holds_more_straggler_examples_than_a_straggler():
     count = np.array([3, 9, 3, 0, 3])
-    assert population.most(count, 3).tolist() == [True, True, True, False, False]
-    assert population.most(count, 1).tolist() == [False, True, False, False, False]
+    assert paper_populations.most(count, 3).tolist() == [True, True, True, False, False]
+    assert paper_populations.most(count, 1).tolist() == [False, True, False, False, False]
 
 
 def test_cifar100_depends_on_its_partition_seed_and_says_so():
-    again, other = population.cifar100(3), population.cifar100(4)
-    assert np.array_equal(again.examples, population.cifar100(3).examples)
+    again, other = paper_populations.cifar100(3), paper_populations.cifar100(4)
+    assert np.array_equal(again.examples, paper_populations.cifar100(3).examples)
     assert not np.array_equal(again.examples, other.examples)
     assert "seed 3" in again.origin and "labels alone" in again.origin
 
 
 @pytest.mark.parametrize(
     "model, standard, stragglers",
-    [(population.emnist, 2_600, 800), (population.stackoverflow, 248_595, 93_882)],
+    [(paper_populations.emnist, 2_600, 800), (paper_populations.stackoverflow, 248_595, 93_882)],
 )
 def test_a_modelled_task_has_the_papers_clients_and_says_that_it_is_a_model(
     model, standard, stragglers
 ):
     who = model()
     assert np.bincount(who.group).tolist() == [standard, stragglers]
-    assert who.groups == population.PAPER_GROUPS
+    assert who.groups == paper_populations.PAPER_GROUPS
     assert who.examples.min() >= 1
     assert "model" in who.origin
 
 
 def test_stackoverflow_has_the_published_number_of_sentences():
-    assert population.stackoverflow().examples.sum() == pytest.approx(135_818_730, rel=1e-3)
+    assert paper_populations.stackoverflow().examples.sum() == pytest.approx(135_818_730, rel=1e-3)
 
 
 def test_a_fleet_has_its_groups_in_order_and_whole_sizes_of_their_distributions():
@@ -135,7 +135,7 @@ def test_a_fleet_has_its_groups_in_order_and_whole_sizes_of_their_distributions(
         "fast": (20_000, lognormal(4, 0.5)),
         "empty": (1, constant(0)),
     }
-    who = population.fleet(groups)
+    who = population.made_up(groups)
     assert who.groups == ("slow", "fast", "empty")
     assert who.group.tolist() == [0] * 3 + [1] * 20_000 + [2]
     assert who.examples[:3].tolist() == [7, 7, 7] and who.examples[-1] == 0
@@ -149,11 +149,11 @@ def test_a_fleet_depends_on_its_seed_and_a_group_on_nothing_after_it():
         {"a": (50, lognormal(4, 1))},
         {"a": (50, lognormal(4, 1)), "b": (50, lognormal(4, 1))},
     )
-    sizes = population.fleet(two, seed=1).examples
-    assert np.array_equal(sizes, population.fleet(two, seed=1).examples)
-    assert np.array_equal(sizes[:50], population.fleet(one, seed=1).examples)
+    sizes = population.made_up(two, seed=1).examples
+    assert np.array_equal(sizes, population.made_up(two, seed=1).examples)
+    assert np.array_equal(sizes[:50], population.made_up(one, seed=1).examples)
     assert not np.array_equal(sizes[:50], sizes[50:])
-    assert not np.array_equal(sizes, population.fleet(two, seed=2).examples)
+    assert not np.array_equal(sizes, population.made_up(two, seed=2).examples)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def test_a_fleet_depends_on_its_seed_and_a_group_on_nothing_after_it():
 )
 def test_an_impossible_fleet_is_one_line(groups, complaint):
     with pytest.raises(BadInput) as error:
-        population.fleet(groups)
+        population.made_up(groups)
     assert complaint in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_population_survives_a_csv_file(tmp_path):
-    who = population.fleet({"slow, old": (5, lognormal(4, 1)), "fast": (5, lognormal(9, 1))})
+    who = population.made_up({"slow, old": (5, lognormal(4, 1)), "fast": (5, lognormal(9, 1))})
     file = tmp_path / "fleet.csv"
     with file.open("w", newline="") as out:
         lines = csv.writer(out)
@@ -257,32 +257,32 @@ def test_a_bad_file_of_clients_is_one_line_with_file_and_line(tmp_path, content,
 def test_the_split_marks_the_richest_and_takes_the_classes_from_the_others():
     offsets = np.array([0, 3, 3, 5, 9])
     slow = np.array([1, 1, 0, 1, 1, 1, 0, 0, 1], bool)  # two, none, two, two
-    split = population.straggler_split(slow, offsets, 2)
+    split = paper_populations.straggler_split(slow, offsets, 2)
     assert split.straggler.tolist() == [True, False, True, False]  # a tie goes to the lower index
     assert split.keep.tolist() == [True] * 5 + [False, True, True, False]
     assert split.examples.tolist() == [3, 0, 2, 2]
     who = split.population("a test")
-    assert who.group.tolist() == [1, 0, 1, 0] and who.groups == population.PAPER_GROUPS
+    assert who.group.tolist() == [1, 0, 1, 0] and who.groups == paper_populations.PAPER_GROUPS
 
 
 def test_a_client_that_loses_everything_keeps_its_place():
-    split = population.straggler_split(np.ones(4, bool), np.array([0, 3, 4]), 1)
+    split = paper_populations.straggler_split(np.ones(4, bool), np.array([0, 3, 4]), 1)
     assert split.examples.tolist() == [3, 0] and split.keep.tolist() == [True] * 3 + [False]
 
 
 @pytest.mark.parametrize("stragglers", [-1, 3])
 def test_more_stragglers_than_clients_are_refused(stragglers):
     with pytest.raises(BadInput, match=f"stragglers={stragglers} of 2 clients"):
-        population.straggler_split(np.ones(4, bool), np.array([0, 3, 4]), stragglers)
+        paper_populations.straggler_split(np.ones(4, bool), np.array([0, 3, 4]), stragglers)
 
 
 @pytest.mark.parametrize(("clients", "stragglers"), [(3400, 800), (489, 115), (34, 8), (1, 1)])
 def test_as_many_stragglers_as_the_paper_has(clients, stragglers):
-    assert population.share(clients, population.EMNIST_STRAGGLERS) == stragglers
+    assert paper_populations.share(clients, paper_populations.EMNIST_STRAGGLERS) == stragglers
 
 
 def test_cifar100_with_other_straggler_classes():
-    who = population.cifar100(0, stragglers=50, straggler_classes=(0,))
+    who = paper_populations.cifar100(0, stragglers=50, straggler_classes=(0,))
     coarse = dirichlet_partition(0) // FINE_PER_COARSE
     held = (coarse == 0).sum(axis=1)
     assert (who.group == STRAGGLER).sum() == 50

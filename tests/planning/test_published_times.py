@@ -26,7 +26,7 @@ def clients(task):
 def end(task, latency, schedule, updates, seed):
     """Rows that differ only in how they train share their schedule."""
     experiment = settings.Experiment(task, latency, schedule, updates, seed)
-    return build.timetable(experiment, clients(task)).end
+    return build.schedule_of(experiment, clients(task)).end
 
 
 def test_every_published_row_has_a_preset():

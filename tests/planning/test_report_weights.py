@@ -5,9 +5,9 @@ from stragglers._core.errors import BadInput
 from stragglers.planning.faults import Fault
 from stragglers.planning.latency import Draw
 from stragglers.planning.report_weights import Reports, parts_of_steps, report_weights
-from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from stragglers.planning.training_rows import rows_of
+from tests.support.plans import over_selected
 from tests.support.timetables import table_latency
 
 REPORTS = Reports(

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
-from stragglers.planning import population
+from stragglers.planning import paper_populations
 from stragglers.planning.faults import Fault
 from stragglers.planning.latency import Draw
-from stragglers.planning.rounds import over_selected
 from stragglers.planning.schedule import Fate
 from tests.support import events
+from tests.support.plans import over_selected
 from tests.support.timetables import (
     FAULTS,
     NAMES,
@@ -234,7 +234,7 @@ def test_a_clients_number_means_nothing_in_rounds(monkeypatch, late):
     def make(seconds):
         return over_selected(3400, seconds, seed=0, goal=20, cohort=26, updates=2000, **late)
 
-    plan, renamed, number = relabelled(make, population.emnist(), monkeypatch)
+    plan, renamed, number = relabelled(make, paper_populations.emnist(), monkeypatch)
     assert np.array_equal(number[plan.client], renamed.client)
     assert_same(plan, renamed, f"{UNTIMED.removeprefix('client')} {TIMED}")
 

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.planning import latency, population, schedule
-from stragglers.planning.buffered import buffered
+from stragglers.planning import latency, paper_populations, schedule
 from stragglers.planning.latency import Draw
-from stragglers.planning.rounds import over_selected
+from tests.support.plans import buffered, over_selected
 from tests.support.timetables import TIMED, UNTIMED, assert_same, table_latency
 
 
 def test_latencies_drawn_in_parts_are_the_latencies_drawn_at_once(monkeypatch):
-    who = population.emnist()
+    who = paper_populations.emnist()
     seconds = latency.latency(who, latency.PER_DOMAIN, seed=0)
 
     def plans():

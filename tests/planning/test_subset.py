@@ -3,13 +3,13 @@ import pytest
 
 from stragglers._core.errors import BadInput
 from stragglers.config import build, settings
-from stragglers.planning import population, subset
+from stragglers.planning import paper_populations, population, subset
 from stragglers.runs import train
 from stragglers.tasks.base import of_clients
 from tests.support import tiny
 from tests.support.helpers import linear_task
 
-EMNIST = population.emnist()
+EMNIST = paper_populations.emnist()
 
 
 @pytest.mark.parametrize("clients", [2, 3, 17, 340, 3_399, 3_400])
@@ -43,9 +43,9 @@ def test_a_group_may_be_empty_and_tokens_and_names_go_along():
 
 def test_no_more_than_there_are_and_one_of_each_group():
     for clients in (1, 3_401):
-        with pytest.raises(BadInput, match=f"clients={clients} .* group at least, 2, .*most 3400"):
+        with pytest.raises(BadInput, match=f"clients={clients} .* group, 2, and at most 3400"):
             subset.chosen(EMNIST, clients)
-    few = population.cifar100(stragglers=1)
+    few = paper_populations.cifar100(stragglers=1)
     assert (subset.part(few, subset.chosen(few, 2)).group == 1).sum() == 1
 
 
@@ -84,5 +84,5 @@ def test_a_task_is_made_once_and_planned_by_the_same_rule(tmp_path, monkeypatch)
     kept = subset.chosen(whole.population, 3)
     np.testing.assert_array_equal(part.population.examples, whole.population.examples[kept])
     planned = build.clients(settings.Cifar100(clients=40), seed=0)
-    every = population.cifar100()
+    every = paper_populations.cifar100()
     np.testing.assert_array_equal(planned.examples, every.examples[subset.chosen(every, 40)])

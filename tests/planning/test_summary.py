@@ -3,19 +3,18 @@
 import numpy as np
 import pytest
 
-from stragglers.planning.buffered import buffered
 from stragglers.planning.latency import Draw
 from stragglers.planning.population import Population
-from stragglers.planning.rounds import over_selected
 from stragglers.planning.summary import summarise
 from tests.support.helpers import table_latency
+from tests.support.plans import buffered, over_selected
 
 CLIENTS = Population(np.full(6, 10), np.array([0, 0, 0, 0, 1, 1], np.int16), ("quick", "slow"), "")
 
 
 def summary(table, **policy):
-    plan = buffered(6, table_latency(table, CLIENTS.examples), seed=0, **policy)
-    return summarise(CLIENTS, plan, np.full(6, 1.0), plan.examples)
+    plan = buffered(CLIENTS, table_latency(table, CLIENTS.examples), seed=0, **policy)
+    return summarise(plan)
 
 
 def test_staleness_is_how_many_steps_a_model_is_behind():
@@ -36,19 +35,18 @@ def test_devices_work_until_they_report_or_training_ends():
 def test_untrained_is_a_share_of_the_reports_that_count():
     late_one = Draw(np.array([1.0, 1.0, 2.0, 9.0]), np.array([19, 20, 3, 1]))
     plan = over_selected(4, lambda first, who: late_one, seed=0, goal=3, cohort=4, updates=3)
-    everybody = Population(np.full(4, 50), np.zeros(4, np.int16), ("all",), "")
-    found = summarise(everybody, plan, np.ones(4), plan.examples // 20)["groups"]
+    found = summarise(plan, plan.examples // 20)["groups"]
     assert found["all"]["untrained"] == 2 / 3
 
 
 def test_weight_is_a_share_of_server_steps():
     plan = buffered(
-        6, table_latency([1.0], CLIENTS.examples), seed=0, buffer=2, concurrency=2, updates=6
+        CLIENTS, table_latency([1.0], CLIENTS.examples), seed=0, buffer=2, concurrency=2, updates=6
     )
     part = np.array([0.9, 0.1, 0.5, 0.5, 0.2, 0.8, 0, 0])[: len(plan.client)]
     slow = CLIENTS.group[plan.client] == 1
-    share = summarise(CLIENTS, plan, np.ones(6), plan.examples, part)["share"]
+    share = summarise(plan, plan.examples, part)["share"]
     assert share["slow"]["weight"] == pytest.approx(np.sum(part[slow]) / 3) != 0
     assert share["slow"]["weight"] + share["quick"]["weight"] == pytest.approx(1)
-    alike = summarise(CLIENTS, plan, np.ones(6), plan.examples)["share"]
+    alike = summarise(plan)["share"]
     assert alike["slow"]["weight"] is None

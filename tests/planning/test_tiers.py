@@ -9,12 +9,13 @@ from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers.cli.main import main
 from stragglers.config import catalog, documents
-from stragglers.planning import latency, population, rounds, tiers
+from stragglers.planning import latency, paper_populations, tiers
 from stragglers.planning.latency import Draw
 from stragglers.serving import deployment
+from tests.support import plans
 from tests.support.timetables import assert_same, table_latency
 
-WHO = population.cifar100()
+WHO = paper_populations.cifar100()
 OVER = "cifar100/per-domain/fedadam-over-selection"
 
 
@@ -77,12 +78,12 @@ def test_a_plan_of_tiers_is_one_of_the_same_clients():
     table = table_latency(np.random.default_rng(0).lognormal(3, 1, 997))
     tier = tiers.by_profile(profile(), WHO.clients, 4)
     case = dict(seed=5, goal=20, cohort=24, updates=2000, late_rounds=5)
-    plan = rounds.over_selected(WHO.clients, table, tier=tier, **case)
+    plan = plans.over_selected(WHO.clients, table, tier=tier, **case)
     who = tiers.cohorts(5, tier, 24, 100, None)
     assert plan.client.tolist() == who.ravel().tolist()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(random_streams, "cohorts", lambda *address: who)
-        same = rounds.over_selected(WHO.clients, table, **case)
+        same = plans.over_selected(WHO.clients, table, **case)
     assert_same(plan, same, "client version start report fate step time ready updates works stop")
 
 
@@ -92,7 +93,7 @@ def test_over_selection_in_tiers_passes_nobody_over(capsys):
     assert one["share"]["straggler"]["used"] < 0.16
     assert four["share"]["straggler"]["used"] > 0.21 and four["time_s"] < 0.95 * one["time_s"]
     assert main(["plan", OVER, "--set", "tiers=4"]) == 0
-    assert "each of one of 4 tiers of like clients" in capsys.readouterr().out
+    assert "drawn from one of 4 speed tiers" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -103,11 +104,11 @@ def test_over_selection_in_tiers_passes_nobody_over(capsys):
         (["tiers=0"], "schedule.tiers"),
         (
             ["tiers=2", "busy=skip"],
-            "tiers are drawn from all of their clients; leave out `busy` and",
+            "tiers = 2: a tier's cohort is drawn from all of its clients. Leave out `busy` and",
         ),
         (
             ["tiers=2", "availability.groups={standard={begin=0.0, hours=9.0}}"],
-            "tiers are drawn from",
+            "tiers = 2: a tier's cohort",
         ),
     ],
 )

@@ -7,12 +7,12 @@ from scipy import stats
 
 from stragglers._core.errors import BadInput
 from stragglers.config import build, catalog, documents, settings
-from stragglers.planning import population
-from stragglers.planning.buffered import buffered
+from stragglers.planning import paper_populations
 from stragglers.planning.latency import PER_DOMAIN, latency
-from stragglers.planning.rounds import over_selected
+from stragglers.planning.policy import Buffer
 from stragglers.planning.schedule import Fate
 from stragglers.planning.training_rows import rows_of
+from tests.support.plans import buffered, over_selected
 from tests.support.timetables import buffer_cases, rounds_cases, table_latency
 
 SETTLES = ["never", "next_step", "at_arrival", "by_round"]
@@ -173,7 +173,7 @@ def test_there_are_no_more_slots_than_buckets_open_at_once(plan, settles):
 
 
 def test_over_selected_fedavg_trains_exactly_the_goal():
-    who = population.emnist()
+    who = paper_populations.emnist()
     plan = over_selected(
         3400, latency(who, PER_DOMAIN, seed=0), seed=0, goal=20, cohort=26, updates=2000
     )
@@ -190,11 +190,11 @@ MOST_SLOTS = {"never": 1, "by_round": 2, "at_arrival": 12, "buffered": 24}
 @pytest.mark.parametrize("name", [name for name in catalog.presets() if name.startswith("emnist/")])
 def test_few_buckets_are_open_at_once_with_the_papers_settings(name):
     experiment = documents.settings_from(catalog.read(name))
-    plan = build.timetable(experiment, population.emnist())
+    plan = build.schedule_of(experiment, paper_populations.emnist())
     settles = HOW.get(type(experiment.algorithm), "never")
     k = getattr(experiment.schedule, "late_rounds", None) or 1
     rows = rows_of(plan, settles, seed=experiment.seed, teachers=k)
-    buffered = isinstance(experiment.schedule, settings.Buffered)
+    buffered = isinstance(experiment.schedule, Buffer)
     most = MOST_SLOTS["buffered" if buffered else settles]
     assert most / 2 <= rows.slots <= most
     assert (settles == "never") == (np.sum(plan.fate[rows.dispatch] == Fate.LATE) == 0)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from stragglers.planning import latency, population, rounds
+from stragglers.planning import latency, paper_populations
 from stragglers.report import figures, figures_plan
 from stragglers.runs import records
+from tests.support import plans
 from tests.support.fabricate import demo, run_folder
 from tests.support.injections import INJECTIONS
 
@@ -88,9 +89,9 @@ def test_names_of_strangers_are_drawn_as_they_are(tmp_path):
 
 
 def test_a_plan_has_its_name_as_title_whatever_that_is(tmp_path):
-    clients = population.cifar100()
+    clients = paper_populations.cifar100()
     delay = latency.latency(clients, latency.PER_DOMAIN, seed=0)
-    plan = rounds.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
+    plan = plans.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
     sizes = latency.one_epoch(clients, latency.PER_DOMAIN, seed=0)
     figure = figures_plan.plan_figure(clients, plan, sum(sizes), "$\\frac{$ 1")
     figures.save(figure, tmp_path / "plan.png")

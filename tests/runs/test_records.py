@@ -12,6 +12,7 @@ import pytest
 
 from stragglers._core.errors import BadInput
 from stragglers.config import catalog, documents
+from stragglers.config.settings import settings_hash
 from stragglers.runs import curve, records, run_folder
 from stragglers.runs.device_lock import turn
 
@@ -20,7 +21,7 @@ NAME = "glyphs/per-domain/feast"
 
 def settings(seed=0, name=NAME, **changes):
     document = {**catalog.read(name), **changes, "seed": seed}
-    return documents.resolved(documents.settings_from(document))
+    return documents.completed(document)
 
 
 def evaluation(step, **values):
@@ -47,7 +48,7 @@ def test_what_is_written_is_read(tmp_path):
     record = records.load(written(tmp_path))
     assert (record.name, record.seed, record.status, record.warnings) == (NAME, 0, "finished", [])
     assert record.settings == settings() and record.run["wall_s"] == 1.5
-    assert run_folder.settings_hash(record.settings) == record.hash == record.folder.name[:12]
+    assert settings_hash(record.settings) == record.hash == record.folder.name[:12]
     assert list(record.curve) == list(curve.COLUMNS)
     assert record.curve["updates"].tolist() == [0, 1, 2] and record.curve["updates"].dtype == int
     assert record.curve["time_s"].dtype == float
@@ -250,19 +251,19 @@ def test_a_thousand_runs_are_read_in_a_moment(tmp_path):
 
 
 def test_the_hash_is_of_what_changes_a_result(tmp_path):
-    same = run_folder.settings_hash(settings())
-    assert run_folder.settings_hash(settings(seed=5)) == same
-    assert run_folder.settings_hash(settings(readings={"literal": {"updates": 3}})) == same
-    assert run_folder.settings_hash(settings(updates=2_399)) != same
-    assert run_folder.settings_hash(settings(threads=2)) != same
-    assert run_folder.settings_hash(dict(reversed(settings().items()))) == same
+    same = settings_hash(settings())
+    assert settings_hash(settings(seed=5)) == same
+    assert settings_hash(settings(readings={"literal": {"updates": 3}})) == same
+    assert settings_hash(settings(updates=2_399)) != same
+    assert settings_hash(settings(threads=2)) != same
+    assert settings_hash(dict(reversed(settings().items()))) == same
 
 
 def test_a_file_counts_by_what_is_in_it(tmp_path):
     def digest(name, text):
         (tmp_path / name).write_text(text)
         faults = {"csv": str(tmp_path / name)}
-        return run_folder.settings_hash(settings(faults=faults))
+        return settings_hash(settings(faults=faults))
 
     first = digest("a.csv", "1\n2\n")
     assert digest("b.csv", "1\n2\n") == first  # wherever it lies
@@ -275,13 +276,13 @@ def test_the_hash_is_the_same_in_every_process(hash_seed):
         from stragglers.config import catalog, documents
         from stragglers.runs import run_folder
         experiment = documents.settings_from(catalog.read({NAME!r}))
-        print(run_folder.settings_hash(documents.resolved(experiment)))
+        print(settings_hash(experiment.document))
     """
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert run.stdout.strip() == run_folder.settings_hash(settings())
+    assert run.stdout.strip() == settings_hash(settings())
 
 
 def test_a_lock_whose_holder_was_killed_is_nobodys(tmp_path):

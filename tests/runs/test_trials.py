@@ -22,7 +22,7 @@ def jobs(out, names=(FEAST, FEDAVG), count=2, **changes):
 
 def write(job, status="finished", seconds=1.0):
     with run_folder.claim(job.folder):
-        settings = documents.resolved(job.experiment)
+        settings = job.experiment.document
         run = run_folder.begin(job.folder, settings, {"name": job.name})
         if status != "running":
             run_folder.finish(job.folder, run, {}, {"status": status, "wall_s": seconds})

@@ -45,7 +45,7 @@ class Fake:
     def __call__(self, candidates):
         found = []
         for document in candidates.values():
-            settings = documents.resolved(documents.settings_from(document))
+            settings = documents.completed(document)
             self.asked.append(settings)
             folder = run_folder.folder_of(self.folder, FEAST, settings)
             status = "diverged" if self.diverges(settings) else "finished"
@@ -99,7 +99,7 @@ def test_validation_alone_decides_and_what_is_held_out_is_said(tmp_path, proposa
 
 
 def test_what_is_held_out_is_the_median_over_trials(tmp_path):
-    settings = documents.resolved(documents.settings_from(catalog.read(FEAST)))
+    settings = documents.completed(catalog.read(FEAST))
     found = [write_run(tmp_path / str(n), settings, 0.5, "finished", 0.1 * n) for n in (1, 2, 6)]
     best, _ = tune.tune(catalog.read(FEAST), [{"kappa": [0.2]}], STRAGGLER, lambda _: [found])
     assert best.held_out == pytest.approx({"straggler_accuracy": 0.2, "total_accuracy": 0.8})
@@ -113,7 +113,7 @@ def test_trials_of_before_are_one_line_and_nothing_is_trained(capsys, tmp_path, 
     folders = []
     for kappa, status in ((0.2, "finished"), (0.5, "diverged"), (0.0, "finished")):
         given = tune._with(document, {"algorithm.kappa": kappa})
-        settings = documents.resolved(documents.settings_from(given))
+        settings = documents.completed(given)
         folders.append(run_folder.folder_of(Path("runs"), FEAST, settings))
         write_run(folders[-1], settings, 0.5, status, old=True)
         line = refused(capsys, "tune", FEAST, "--grid", "grid.toml")
@@ -255,7 +255,7 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     def run_missing(jobs, processes, terms, together):
         wanted = [job for job in jobs if not records.is_over(job.folder)]
         for job in wanted[: next(budget, None)]:
-            settings = documents.resolved(job.experiment)
+            settings = job.experiment.document
             write_run(job.folder, settings, accuracy(settings))
             trained.append(job.label)
         return [job for job in jobs if not records.is_over(job.folder)]

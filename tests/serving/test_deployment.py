@@ -5,10 +5,10 @@ import pytest
 
 from stragglers._core.errors import BadInput
 from stragglers.config import build, catalog, documents
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import Reports
 from stragglers.planning.schedule import Fate
 from stragglers.serving.deployment import deployment
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.local_training import Local
 
 
@@ -62,7 +62,7 @@ def test_what_clients_do_not_tell_is_known():
 def test_it_makes_as_many_steps_as_the_plan(name):
     """Where reports of FeAST's last rounds never come, its plan has a few more."""
     given = experiment(f"glyphs/per-domain/{name}")
-    plan = build.timetable(given, build.clients(given.task, given.seed))
+    plan = build.schedule_of(given, build.clients(given.task, given.seed))
     lost = np.sum(plan.fate == Fate.UNUSED) if name == "feast" else 0
     assert lost == 0 and deployment(given).steps == plan.steps
 

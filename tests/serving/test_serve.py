@@ -10,9 +10,10 @@ import pytest
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import Reports, report_weights
 from stragglers.serving.serve import PATIENCE, as_weights
-from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
+from stragglers.simulator.coordinator import Coordinator
 from stragglers.simulator.interpreter import interpret
 from tests.support.fleet import (
     ADAM,
@@ -33,8 +34,8 @@ POLICIES = {
     "late in seconds": Rounds(goal=3, cohort=5, late_seconds=6.0),
     "late in rounds": Rounds(goal=2, cohort=5, late_rounds=K),
     "rounds given up": Rounds(goal=3, cohort=4, late_seconds=9.0, round_timeout=4.0, minimum=2),
-    "buffered": Buffer(buffer=3, concurrency=6),
-    "buffered, refilled at once": Buffer(buffer=3, concurrency=6, refill="at_once"),
+    "buffered": Buffer(size=3, concurrency=6),
+    "buffered, refilled at once": Buffer(size=3, concurrency=6, refill="at_once"),
     "clients given up": Buffer(3, 6, "at_once", client_timeout=4.0, minimum=2),
 }
 
@@ -165,7 +166,7 @@ def test_over_selection_makes_good_for_failures():
 @pytest.mark.parametrize("refill, started", [("at_update", 4), ("at_once", 6)])
 def test_a_buffer_leaves_the_place_of_a_failure_empty(refill, started):
     fleet = Fleet(np.array([2.0, 2, 3, 4] * 50), spoil=failing(0, 1))
-    policy = Buffer(buffer=3, concurrency=4, refill=refill)
+    policy = Buffer(size=3, concurrency=4, refill=refill)
     served = fleet.serve(fedavg(optax.sgd(1.0)), policy, steps=1)
     assert len(fleet.orders) == started  # no more once the last step is made
     assert served.counts["on_time"] == 1 and served.counts["failed"] == 2
@@ -197,7 +198,7 @@ def test_a_round_waits_for_its_cohort(caplog):
 def test_a_buffer_starts_who_is_there():
     """Two clients until second 10, then all; four are to be under way."""
     fleet = Fleet(np.full(90, 100.0), online=lambda now: range(2 if now < 10 else CLIENTS))
-    fleet.serve(fedavg(optax.sgd(1.0)), Buffer(buffer=4, concurrency=4), steps=1)
+    fleet.serve(fedavg(optax.sgd(1.0)), Buffer(size=4, concurrency=4), steps=1)
     assert [order.dispatch for order in fleet.orders] == [0, 1, 2, 3]
     assert fleet.now == 111  # the last two started at 10
 

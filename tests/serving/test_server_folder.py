@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 from stragglers._core.errors import BadInput
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.fit import logs
+from stragglers.planning.policy import Rounds
 from stragglers.planning.report_weights import report_weights
-from stragglers.simulator.coordinator import Rounds
 from tests.support.fleet import ADAM, ALGORITHMS, W0, Fleet, close, failing
 
 

@@ -10,8 +10,8 @@ from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.simulator import device_mesh
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.events import ChunkEnded
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial, default_lanes
@@ -30,7 +30,7 @@ TABLE = np.random.default_rng(1).lognormal(1, 1, 80)
 CLIENT = Local(learning_rate=0.2, batch_size=4, distillation=0.5)
 KINDS = {
     "fedavg": (with_ema(fedavg(ADAM), 0.8), Rounds(goal=3, cohort=5)),
-    "fedbuff": (fedavg(ADAM), Buffer(buffer=3, concurrency=7)),
+    "fedbuff": (fedavg(ADAM), Buffer(size=3, concurrency=7)),
     "fare-dust": (fare_dust(ADAM, k=K), Rounds(goal=3, cohort=5, late_rounds=K)),
     "feast": (feast(ADAM, beta=0.5, kappa=0.3), Rounds(goal=3, cohort=5, late_seconds=9.0)),
 }

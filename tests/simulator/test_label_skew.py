@@ -11,11 +11,11 @@ import pytest
 from stragglers._core.errors import BadInput
 from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.config import build, catalog, documents
+from stragglers.config import catalog, checks, documents
+from stragglers.planning.policy import Rounds
 from stragglers.runs import train as run
 from stragglers.serving.deployment import deployment
 from stragglers.simulator import label_skew
-from stragglers.simulator.coordinator import Rounds
 from stragglers.simulator.label_skew import (
     Adjusted,
     Balanced,
@@ -282,12 +282,12 @@ def experiment(*sets, preset="glyphs/per-domain/fedadam-over-selection"):
 def test_settings_name_every_loss(sets, expected):
     given = experiment(*sets)
     assert run.local(given.client).label_skew == expected
-    resolved = documents.resolved(given)
+    resolved = given.document
     assert documents.settings_from(resolved) == given and "label_skew" in resolved["client"]
 
 
 def test_a_plain_loss_leaves_no_trace_in_settings():
-    assert "label_skew" not in documents.resolved(experiment())["client"]
+    assert "label_skew" not in experiment().document["client"]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_numbers_out_of_range_are_refused_from_python(skew):
 def test_next_words_have_no_class_each():
     given = experiment(*DAMPED, preset="stackoverflow/per-domain/fedadam")
     with pytest.raises(BadInput, match="client.label_skew.kind = 'damped': task 'stackoverflow'"):
-        build.check(given)
+        checks.check(given)
     words = TASK._replace(y=TASK.x)
     with pytest.raises(BadInput, match="no class each"):
         on_device(words, skew=Damped(0.1))

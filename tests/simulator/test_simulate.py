@@ -16,10 +16,10 @@ from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.faults import Fault
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.schedule import Fate
 from stragglers.simulator import prepare
 from stragglers.simulator import simulate as simulating
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.events import (
     ChunkEnded,
     Diverged,
@@ -314,7 +314,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("policy", [ROUNDS, Buffer(buffer=3, concurrency=5)])
+@pytest.mark.parametrize("policy", [ROUNDS, Buffer(size=3, concurrency=5)])
 def test_where_clients_have_all_diverged_does_not_go_by_the_clock(policy, way, monkeypatch):
     """Nor does what is told of it: those of the first four server steps do, later ones do not."""
     monkeypatch.setattr("stragglers.simulator.trial_state.HOPELESS", 9)

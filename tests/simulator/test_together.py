@@ -10,9 +10,9 @@ from stragglers.algorithms.base import all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.training_rows import rows_of
 from stragglers.simulator import prepare
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.events import Evaluated, Finished, Started
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
@@ -24,7 +24,7 @@ STEPS, K, SEEDS = 12, 3, (0, 7, 31)
 ADAM = optax.adam(0.05, eps=1e-3)
 KINDS = {
     "fedavg": (with_ema(fedavg(ADAM), 0.8), Rounds(goal=3, cohort=5)),
-    "fedbuff": (fedavg(optax.sgd(0.5)), Buffer(buffer=2, concurrency=5)),
+    "fedbuff": (fedavg(optax.sgd(0.5)), Buffer(size=2, concurrency=5)),
     "fare-dust": (fare_dust(ADAM, k=K), Rounds(goal=3, cohort=5, late_rounds=K)),
     "feast": (feast(ADAM, beta=0.7, kappa=0.5), Rounds(goal=3, cohort=5, late_seconds=30.0)),
 }

@@ -11,9 +11,9 @@ from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.local_training import Local
 from tests.support.helpers import linear_task, path, plan_for, traced
 
@@ -27,7 +27,7 @@ TAUGHT = CLIENT._replace(distillation=0.5)
 OVER_SELECTED = Rounds(goal=3, cohort=5)
 WAITS = Rounds(goal=3, cohort=5, late_seconds=6.0)
 REMEMBERS = Rounds(goal=3, cohort=5, late_rounds=K)
-BUFFERED = Buffer(buffer=3, concurrency=6)
+BUFFERED = Buffer(size=3, concurrency=6)
 
 
 @cache

@@ -38,7 +38,7 @@ def run_folder(
     for assignment in set:
         document = documents.override(document, assignment)
     document["seed"] = seed
-    settings = documents.resolved(documents.settings_from(document)) | (changes or {})
+    settings = documents.completed(document) | (changes or {})
     settings = {key: value for key, value in settings.items() if key not in unknown}
     folder = root / hashlib.sha256(name.encode()).hexdigest()[:12] / f"{digest}-{seed}"
     folder.mkdir(parents=True)

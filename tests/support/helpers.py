@@ -13,13 +13,13 @@ import pytest
 
 from stragglers._core import random_streams
 from stragglers._core.shuffle import seed_word
-from stragglers.planning.buffered import buffered
 from stragglers.planning.latency import Draw
-from stragglers.planning.population import PAPER_GROUPS, Population
+from stragglers.planning.paper_populations import PAPER_GROUPS
+from stragglers.planning.policy import Buffer, Rounds
+from stragglers.planning.population import Population
 from stragglers.planning.report_weights import Reports
-from stragglers.planning.rounds import over_selected
 from stragglers.simulator import device_table, metrics, server_step
-from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
+from stragglers.simulator.coordinator import Coordinator
 from stragglers.simulator.device_table import power_of_two
 from stragglers.simulator.interpreter import interpret
 from stragglers.simulator.label_skew import Balanced, acting
@@ -28,6 +28,7 @@ from stragglers.simulator.packing import Load
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.base import Task
 from stragglers.tasks.models.base import Model
+from tests.support import plans
 
 FEATURES, CLASSES = 4, 3
 
@@ -100,14 +101,9 @@ def plan_for(task, policy, table, *, seed, steps, epochs=1, **asked):
     `asked` is who can be: busy, there.
     """
     latency = table_latency(table, task.population.examples, epochs)
-    clients = task.population.clients
-    if isinstance(policy, Buffer):
-        return buffered(
-            clients, latency, seed=seed, updates=steps * policy.buffer, **policy._asdict(), **asked
-        )
-    return over_selected(
-        clients, latency, seed=seed, updates=steps * policy.goal, **policy._asdict(), **asked
-    )
+    each = policy.size if isinstance(policy, Buffer) else policy.goal
+    who = task.population
+    return plans.under(policy, who, latency, seed=seed, updates=steps * each, **asked)
 
 
 @cache

@@ -116,7 +116,7 @@ def counts_at(plan, step):
 def beginning(plan, shorter):
     """As many dispatches and server steps of a plan as a shorter one has."""
     columns = zip(plan[:-1], shorter[:-1], strict=True)
-    return Schedule(*(column[: len(short)] for column, short in columns), plan.clients)
+    return Schedule(*(column[: len(short)] for column, short in columns), plan.fleet)
 
 
 def relabelled(make, who, monkeypatch):

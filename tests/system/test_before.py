@@ -15,10 +15,10 @@ from safetensors.numpy import load_file
 from stragglers._core.moved import NEW_PATHS
 from stragglers.algorithms import from_file
 from stragglers.algorithms.base import BY_WEIGHT, Sum
-from stragglers.config import build, settings
+from stragglers.config import settings, task_files
+from stragglers.planning.policy import Rounds
 from stragglers.runs import records, train
 from stragglers.simulator import prior_matching
-from stragglers.simulator.coordinator import Rounds
 from stragglers.tasks import glyphs
 from stragglers.tasks.datasets import cache
 from stragglers.tasks.models.mlp import mlp
@@ -189,7 +189,7 @@ def test_prepared_data_is_used(name, tmp_path, monkeypatch, capsys):
     }[name]
     task = train.task(kind(path=str(here / name), **given))
     digests = json.loads((home / "digests.json").read_text())
-    assert build.data_digest(kind(path=str(here / name), **given)) == digests[name]
+    assert task_files.data_digest(kind(path=str(here / name), **given)) == digests[name]
     assert len(task.x) > 0 and capsys.readouterr().err == ""
 
 

@@ -15,7 +15,7 @@ import jax, numpy as np, optax
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.planning.latency import PER_DOMAIN, latency
-from stragglers.planning.rounds import over_selected
+from tests.support.plans import over_selected
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.glyphs import glyphs

@@ -11,8 +11,8 @@ from stragglers.algorithms import trees
 from stragglers.algorithms.base import BY_WEIGHT, State, descend, nothing_to_settle, with_ema
 from stragglers.algorithms.base import Algorithm as Contract
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.planning.policy import Rounds
 from stragglers.planning.schedule import Fate
-from stragglers.simulator.coordinator import Rounds
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.simulate import simulate
 from tests.support.helpers import by_interpreter, linear_task, matrix, plan_for

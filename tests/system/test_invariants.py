@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.planning.policy import Rounds
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
-from stragglers.simulator.coordinator import Rounds
 from stragglers.simulator.local_training import Local
 from tests.support.every import (
     BY_EXAMPLES,

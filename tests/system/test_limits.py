@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
 from stragglers.planning.training_rows import rows_of
-from stragglers.simulator.coordinator import Buffer, Rounds
 from tests.support.every import (
     ADAM,
     CLIENT,

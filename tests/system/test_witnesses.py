@@ -14,11 +14,10 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.planning import availability, report_weights
 from stragglers.planning.latency import PER_DOMAIN, latency
-from stragglers.planning.rounds import over_selected
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.schedule import Fate
 from stragglers.planning.summary import waited
 from stragglers.simulator import handover, label_skew
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.glyphs import glyphs
@@ -26,6 +25,7 @@ from stragglers.tasks.models import pallas
 from stragglers.tasks.models.cnn import cnn
 from tests.support import reference
 from tests.support.helpers import by_interpreter, linear_task, matrix, padded_alike, plan_for
+from tests.support.plans import over_selected
 
 STEPS, K = 12, 3
 SGD, ADAM = optax.sgd(0.7), optax.adam(0.05, b2=0.99, eps=1e-3)
@@ -41,15 +41,15 @@ POLICIES = {
     "over-selected": Rounds(goal=3, cohort=5),
     "late in seconds": Rounds(goal=3, cohort=6, late_seconds=6.0),
     "late in rounds": Rounds(goal=2, cohort=5, late_rounds=K),
-    "buffered": Buffer(buffer=3, concurrency=6),
-    "buffered, refilled at once": Buffer(buffer=3, concurrency=6, refill="at_once"),
+    "buffered": Buffer(size=3, concurrency=6),
+    "buffered, refilled at once": Buffer(size=3, concurrency=6, refill="at_once"),
 }
 # Clients never come back, and nobody waits for them forever.
 GIVEN_UP = {
     "over-selected": Rounds(goal=3, cohort=4, round_timeout=4.0, minimum=2),
     "late in seconds": Rounds(goal=3, cohort=4, late_seconds=9.0, round_timeout=4.0, minimum=2),
     "late in rounds": Rounds(goal=3, cohort=4, late_rounds=K, round_timeout=4.0, minimum=2),
-    "buffered": Buffer(buffer=3, concurrency=6, client_timeout=4.0, minimum=2),
+    "buffered": Buffer(size=3, concurrency=6, client_timeout=4.0, minimum=2),
     "buffered, refilled at once": Buffer(3, 6, "at_once", client_timeout=4.0, minimum=2),
 }
 ALGORITHMS = {

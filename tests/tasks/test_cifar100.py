@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.planning import population
+from stragglers.planning import paper_populations
 from stragglers.tasks.base import check
 from stragglers.tasks.cifar100 import PREPARE, cifar100, crop
 from stragglers.tasks.datasets.cifar_files import COARSE_OF_FINE
@@ -159,7 +159,7 @@ def test_profiles_differ_by_the_penalty(raw):
 
 def test_real_images_have_the_planned_population(shared_data):
     task = check(cifar100(str(shared_data)))
-    planned = population.cifar100()
+    planned = paper_populations.cifar100()
     np.testing.assert_array_equal(task.population.examples, planned.examples)
     np.testing.assert_array_equal(task.population.group, planned.group)
     straggler = task.population.group == 1

@@ -7,13 +7,14 @@ import pytest
 from stragglers._core.errors import BadInput
 from stragglers.algorithms.base import Download
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.planning import population, rounds
+from stragglers.planning import paper_populations
 from stragglers.planning.latency import Draw
 from stragglers.simulator.local_training import Local, LocalJob, _total, local_training, on_device
 from stragglers.simulator.simulate import simulate
 from stragglers.tasks.models.base import Model
 from stragglers.tasks.models.lstm import lstm
 from stragglers.tasks.stackoverflow import LOSSES, POSITION_WEIGHTS, SCORES, origin, stackoverflow
+from tests.support import plans
 from tests.tasks.datasets.test_stackoverflow import hdf5
 
 RNG = np.random.default_rng(0)
@@ -91,7 +92,7 @@ def test_the_task(tmp_path):
     task = stackoverflow(str(tmp_path))
     assert task is stackoverflow(str(tmp_path))
     who = task.population
-    assert who.groups == population.PAPER_GROUPS
+    assert who.groups == paper_populations.PAPER_GROUPS
     assert who.examples.tolist() == [2, 1, 1, 2]
     assert who.group.tolist() == [1, 0, 1, 0]
     assert who.tokens is not None and who.tokens.tolist() == [2.5, 5, 3, 2.5]
@@ -169,7 +170,7 @@ def test_accuracy_rises(shared_data):
     def latency(first, clients):
         return Draw(np.ones(len(clients)), np.minimum(sizes[clients], 64))
 
-    plan = rounds.over_selected(1257, latency, seed=0, updates=200, goal=20, cohort=20)
+    plan = plans.over_selected(1257, latency, seed=0, updates=200, goal=20, cohort=20)
     result = simulate(task, plan, fedavg(optax.adam(0.02)), Local(0.5, 16), evaluate_at=[0])
     before, after = (point.metrics for point in result.curve)
     assert after["total_accuracy"] > before["total_accuracy"] + 0.02

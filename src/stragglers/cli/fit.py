@@ -104,7 +104,7 @@ def _times(
     """Of T by group: of the log, and of what a plan would draw for its clients."""
     import numpy as np
 
-    from stragglers.config import build, documents
+    from stragglers.config import documents
     from stragglers.planning import latency
     from stragglers.planning.fit.estimate import quantiles
     from stragglers.planning.fit.persistence import each_once
@@ -118,7 +118,7 @@ def _times(
         members = np.flatnonzero(who.group == index)
         some = np.tile(members, -(-DRAWS // len(members)))  # of few clients many draws
         some = who._replace(examples=who.examples[some], group=who.group[some])
-        drawn = latency.one_epoch(some, build.factors(given), seed=0, **build.beyond(given))
+        drawn = latency.one_epoch(some, given, seed=0)
         found[name] = {
             "log": quantiles(total[lines], weight, np.array(percentiles) / 100),
             "fitted": np.percentile(np.sum(drawn, axis=0), percentiles),

@@ -2,12 +2,16 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import checked_path
 from stragglers.cli import common
 from stragglers.config import documents
+
+if TYPE_CHECKING:
+    from stragglers.config.settings import Experiment
+    from stragglers.planning.schedule import Schedule
 
 DEFAULT_PRESET = "fleet"
 
@@ -41,14 +45,11 @@ def plan(options: argparse.Namespace) -> None:
         return
     picture = checked_path(options.figure) if options.figure else None
     with about(options.preset):
-        summary, clients, schedule, latencies = summarised(document)
+        summary, schedule = summarised(documents.settings_from(document))
     if picture:
         from stragglers.report import figures, figures_plan
 
-        drawn = figures_plan.plan_figure(
-            clients, schedule, latencies, options.preset, cycle_of(document)
-        )
-        figures.save(drawn, picture)
+        figures.save(figures_plan.plan_figure(schedule, options.preset), picture)
     if options.json:
         print(common.json({"preset": options.preset, **summary}))
         return
@@ -57,14 +58,6 @@ def plan(options: argparse.Namespace) -> None:
     console_plan.print_plan(options.preset, summary)
     if picture:
         print(f"picture: {picture}")
-
-
-def cycle_of(document: dict[str, Any]) -> float | None:
-    """Hours after which clients come again, if they come and go; as the plan has them, rounded."""
-    from stragglers.planning.availability import HOUR, whole_seconds
-
-    given = documents.settings_from(document).availability
-    return whole_seconds(given.cycle) / HOUR if given else None
 
 
 def _sweep(options: argparse.Namespace, document: dict[str, Any]) -> None:
@@ -85,14 +78,14 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     A combination without a plan has the reason instead; that none has one is a mistake, and so is
     a value that is not one of its setting.
     """
-    each = list(common.swept(sweep, document))
-    for chosen, swept in each:
+    each = []
+    for chosen, swept in common.swept(sweep, document):
         with about(common.as_sets(chosen)):
-            documents.settings_from(swept)
+            each.append((chosen, documents.settings_from(swept)))
     rows, refused = [], []
-    for chosen, swept in each:
+    for chosen, experiment in each:
         try:
-            found = summarised(swept)[0]
+            found, _ = summarised(experiment)
         except BadInput as error:
             found = {"error": str(error)}
             refused.append(f"{common.as_sets(chosen)}: {error}")
@@ -102,35 +95,26 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     return rows
 
 
-def summarised(document: dict[str, Any], clients: Any = None) -> tuple[Any, ...]:
-    """A plan's numbers, and the population, schedule and latencies that they come from.
+def summarised(experiment: "Experiment", clients: Any = None) -> tuple[dict[str, Any], "Schedule"]:
+    """A plan's figures, and the schedule that they come from.
 
-    Without `clients` they are those that are known of the task without its data.
+    Without `clients`, they are those known of the task without its data.
     """
-    from stragglers.config import build, influence
+    from stragglers.config import build, checks, influence
     from stragglers.config.describe import policy
     from stragglers.planning.summary import summarise
 
-    experiment = documents.settings_from(document)
-    build.check(experiment)
+    checks.check(experiment)
     clients = clients or build.clients(experiment.task, experiment.seed)
-    schedule = build.timetable(experiment, clients)
-    latencies = build.latencies(experiment, clients)
-    limit = build.time_limit(
-        experiment.schedule.time_limit, clients, experiment.latency, experiment.seed
-    )
+    schedule = build.schedule_of(experiment, clients)
+    limit = schedule.fleet.time_limit
+    local_steps = influence.local_steps(experiment, schedule)
     summary = {
-        **summarise(
-            clients,
-            schedule,
-            latencies,
-            influence.local_steps(experiment, schedule),
-            influence.parts(experiment, clients, schedule),
-        ),
+        **summarise(schedule, local_steps, influence.parts(experiment, schedule)),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,
         "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
         "policy": policy(experiment),
         "time_limit_s": limit.seconds if limit else None,
         "seed": experiment.seed,
     }
-    return summary, clients, schedule, latencies
+    return summary, schedule

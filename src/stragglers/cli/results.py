@@ -9,7 +9,10 @@ from typing import Any
 from stragglers._core.errors import BadInput
 from stragglers._core.files import checked_path, output_folder
 from stragglers.cli import common
-from stragglers.cli.plan import cycle_of, summarised
+from stragglers.cli.plan import summarised
+from stragglers.config import documents
+from stragglers.config.settings import Experiment
+from stragglers.planning.population import Population
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 SINKS = ("tensorboard", "wandb")
@@ -106,30 +109,28 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     drawn = figures.result_figures(found)
     for name, trial in figures.to_plan(found).items():
         try:
-            _, clients, schedule, latencies = summarised(trial.document, _clients(trial.document))
+            experiment = documents.settings_from(trial.document)
+            _, schedule = summarised(experiment, _clients(experiment))
             trained = (trial.run.get("schedule") or {}).get("time_s", math.nan)
             if not math.isclose(schedule.end, trained, rel_tol=1e-6):
                 raise BadInput("its clients are not those that are known without its data")
         except BadInput as error:
             print(f"stragglers: no {name}: {error}", file=sys.stderr)
             continue
-        drawn[name] = figures_plan.plan_figure(
-            clients, schedule, latencies, trial.name, cycle_of(trial.document)
-        )
+        drawn[name] = figures_plan.plan_figure(schedule, trial.name)
     paths = [folder / f"{name}.{suffix}" for name in drawn]
     for path, figure in zip(paths, drawn.values(), strict=True):
         figures.save(figure, path)
     return paths
 
 
-def _clients(document: dict[str, Any]) -> Any:
-    """Those of the data that a run was made with, where its settings say where that is."""
-    if "path" not in document["task"]:
+def _clients(experiment: Experiment) -> Population | None:
+    """The clients of the data that a run was made with, if its settings say where that lies."""
+    if getattr(experiment.task, "path", None) is None:
         return None
-    from stragglers.config import documents
     from stragglers.runs import train
 
-    return train.task(documents.settings_from(document).task).population
+    return train.task(experiment.task).population
 
 
 def export(options: argparse.Namespace) -> None:

@@ -4,12 +4,15 @@ import argparse
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import output_folder
 from stragglers.cli import common
 from stragglers.config import catalog, documents
+
+if TYPE_CHECKING:
+    from stragglers.config.settings import Experiment
 
 DEMO = [
     "fedavg",
@@ -48,8 +51,8 @@ def run(options: argparse.Namespace) -> None:
 
     every = [
         job._replace(label=", ".join(filter(None, [job.label, common.as_sets(chosen)])))
-        for name, chosen, document in experiments
-        for job in trials.jobs_of({name: document}, count, folder)
+        for name, chosen, experiment in experiments
+        for job in trials.jobs_of({name: experiment}, count, folder)
     ]
     # Values of a sweep that are equal, such as 1 and 1.0, are one experiment.
     jobs = list({job.folder: job for job in reversed(every)}.values())[::-1]
@@ -96,9 +99,9 @@ def _all_in(folder: Path, found: list[Any]) -> list[Any]:
 
 def _experiments(
     options: argparse.Namespace, trials: int
-) -> list[tuple[str, common.Chosen, dict[str, Any]]]:
-    """Names, what a sweep has chosen, and documents; mistakes are found before any training."""
-    from stragglers.config import build
+) -> list[tuple[str, common.Chosen, "Experiment"]]:
+    """Names, what a sweep has chosen, and experiments; mistakes are found before any training."""
+    from stragglers.config import checks, task_files
 
     demo = [f"glyphs/per-domain/{row}" for row in DEMO]
     sources, twice = catalog.expand(options.presets or demo)
@@ -112,9 +115,9 @@ def _experiments(
             for chosen, swept in common.swept(options.sweep, document):
                 with about(common.as_sets(chosen)) if chosen else nullcontext():
                     experiment = documents.settings_from(swept)
-                    build.check_trainable(experiment)
+                    checks.check_trainable(experiment)
                     if experiment.task not in read:
-                        build.prepare_data(experiment.task)
+                        task_files.prepare_data(experiment.task)
                 read.add(experiment.task)
-                found.append((name, chosen, swept))
+                found.append((name, chosen, experiment))
     return found

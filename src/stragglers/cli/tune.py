@@ -30,7 +30,7 @@ def add(commands: common.Commands) -> None:
 
 def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
-    from stragglers.config import build
+    from stragglers.config import checks
     from stragglers.report import console_results, page
     from stragglers.runs import run_folder
     from stragglers.runs import tune as tuning
@@ -56,7 +56,7 @@ def tune(options: argparse.Namespace) -> None:
     with about(searches):
         common.check_count(candidates, trials=count)
     with about(source):
-        build.check_trainable(documents.settings_from(document))
+        checks.check_trainable(documents.settings_from(document))
     with about(searches):
         grid = tuning.checked_grid(document, grid)
     folder = output_folder(options.out)
@@ -70,7 +70,7 @@ def tune(options: argparse.Namespace) -> None:
             print("the time is over; the same command goes on with what is left")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
-    run_folder.write_settings(preset, documents.resolved(documents.settings_from(best.document)))
+    run_folder.write_settings(preset, documents.completed(best.document))
     page.save(list(train.found.values()), about_all)
     if options.json:
         searches = [[{"set": c.chosen, "value": c.value} for c in tried] for tried in history]

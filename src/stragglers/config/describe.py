@@ -1,60 +1,75 @@
-"""Settings in words: what a plan says of its schedule, and of all that the paper has not."""
+"""An experiment in words: its policy, and all that goes beyond the paper."""
 
 from stragglers.config import settings
-from stragglers.config.build import cohort
 from stragglers.planning import faults
+from stragglers.planning.availability import Availability
+from stragglers.planning.faults import Faults
+from stragglers.planning.latency import LatencyModel, TimeLimit
+from stragglers.planning.policy import Buffer, Policy, Rounds
 
 
 def policy(experiment: settings.Experiment) -> str:
-    """A schedule, and what is beyond the paper, in a few words."""
-    given, faulty = experiment.schedule, experiment.faults
-    if isinstance(given, settings.Buffered):
-        words = [f"steps on {given.buffer} reports, {given.concurrency} clients under way"]
-        words += ["refilled at once"] if given.refill == "at_once" else []
-        words += _patience("clients", given.client_timeout, given.minimum)
-    else:
-        words = [f"rounds of {cohort(given)} clients that close at {given.goal} reports"]
-        words += [f"each of one of {given.tiers} tiers of like clients"] if given.tiers else []
-        words += _patience("rounds", given.round_timeout, given.minimum)
-        words += (
-            [f"late ones within {given.late_seconds:,.0f} s"]
-            if given.late_seconds is not None
-            else []
-        )
-        words += [f"late ones within {given.late_rounds} rounds"] if given.late_rounds else []
-    words += [_limit(given.time_limit)] if given.time_limit else []
+    """The policy, and all that goes beyond the paper, in a few words."""
+    given = experiment.schedule
+    words = _buffer(given) if isinstance(given, Buffer) else _rounds(given)
+    words += _selection(given)
+    words += _hours(experiment.availability) if experiment.availability else []
+    words += _latency(experiment.latency)
+    words += [_faults(experiment.faults)] if experiment.faults else []
+    return ", ".join(words)
+
+
+def _buffer(given: Buffer) -> list[str]:
+    words = [f"a server step for every {given.size} reports, {given.concurrency} clients in flight"]
+    words += ["each client replaced at once"] if given.refill == "at_once" else []
+    return words + _timeout("clients", given.client_timeout, given.minimum)
+
+
+def _rounds(given: Rounds) -> list[str]:
+    words = [f"rounds of {given.cohort_size} clients that close at {given.goal} reports"]
+    words += [f"drawn from one of {given.tiers} speed tiers"] if given.tiers else []
+    words += _timeout("rounds", given.round_timeout, given.minimum)
+    if given.late_seconds is not None:
+        words.append(f"late reports count for {given.late_seconds:,.0f} s")
+    if given.late_rounds is not None:
+        words.append(f"late reports count for {given.late_rounds} rounds")
+    return words
+
+
+def _selection(given: Policy) -> list[str]:
+    words = [_limit(given.time_limit)] if given.time_limit else []
     words += [
         f"{name} checks in {often:g} times as often"
         for name, often in (given.check_in or {}).items()
     ]
-    words += ["nobody asked again while it works"] if given.busy == "skip" else []
-    words += _hours(experiment.availability) if experiment.availability else []
-    words += _luck(experiment.latency)
-    return ", ".join(words + ([_faults(faulty)] if faulty else []))
+    return words + (["busy clients are not selected"] if given.busy == "skip" else [])
 
 
-def _limit(given: settings.TimeLimit) -> str:
+def _limit(given: TimeLimit) -> str:
     if given.seconds is not None:
         return f"{given.scope} limited to {given.seconds:g} s"
-    return f"{given.scope} limited to what {given.percentile:g} % of clients train an epoch in"
+    return (
+        f"{given.scope} limited to the time in which {given.percentile:g} % of clients train "
+        "one epoch"
+    )
 
 
-def _hours(given: settings.Availability) -> list[str]:
-    words = [f"clients there at the hours of {given.csv}"] if given.csv else []
+def _hours(given: Availability) -> list[str]:
+    words = [f"clients online at the hours of {given.csv}"] if given.csv else []
     for name, group in (given.groups or {}).items():
         begin = group.begin % given.cycle
         words.append(
-            f"{name} there for {group.hours:g} of {given.cycle:g} h from hour {begin:g} on"
+            f"{name} online for {group.hours:g} of {given.cycle:g} h from hour {begin:g}"
             + (f" (+- {group.spread:g})" if group.spread else "")
         )
-    done = {"lose": "loses its work", "pause": "pauses", "finish": "finishes all the same"}
-    return [*words, f"whoever leaves {done[given.leaving]}"]
+    done = {"lose": "lose their work", "pause": "pause", "finish": "finish nevertheless"}
+    return [*words, f"clients that go offline {done[given.leaving]}"]
 
 
-def _luck(given: settings.Latency) -> list[str]:
+def _latency(given: LatencyModel) -> list[str]:
     words = []
     if given.persistence:
-        words.append(f"clients keep {100 * given.persistence:g} % of their luck")
+        words.append(f"{100 * given.persistence:g} % of latency variance persists per client")
     if given.correlation:
         words.append(f"time per example correlated with communication by {given.correlation:g}")
     if (given.download, given.upload) != (1, 1):
@@ -62,21 +77,20 @@ def _luck(given: settings.Latency) -> list[str]:
             f"{given.download:g} models down ({100 * given.download_share:g} % of "
             f"communication), {given.upload:g} up"
         )
-    words += ["time per example by its tokens"] if given.cost == "tokens" else []
-    return words
+    return words + (["time per example by its tokens"] if given.cost == "tokens" else [])
 
 
-def _patience(who: str, timeout: float | None, minimum: int | None) -> list[str]:
+def _timeout(who: str, timeout: float | None, minimum: int | None) -> list[str]:
     if timeout is None:
         return []
-    return [f"{who} given up after {timeout:,.0f} s, steps abandoned below {minimum or 1}"]
+    return [f"{who} time out after {timeout:,.0f} s, steps abandoned below {minimum or 1} reports"]
 
 
-def _faults(faulty: settings.Faults) -> str:
-    """The faults that there are, and how often they strike."""
-    parts = [f"those of {faulty.csv}"] if faulty.csv else []
+def _faults(given: Faults) -> str:
+    """The faults that are set, and how often they strike."""
+    parts = [f"those of {given.csv}"] if given.csv else []
     for name in faults.NAMES:
-        share = getattr(faulty, name)
+        share = getattr(given, name)
         if isinstance(share, dict):
             by_group = ", ".join(f"{group} {100 * part:g} %" for group, part in share.items())
             parts.append(f"{name} ({by_group})")

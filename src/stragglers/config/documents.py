@@ -3,7 +3,7 @@
     document = override(document, "goal=40")         `--set`; a bare name finds its section
     document = with_setting(document, "goal", 40)    the same with a Python value
     settings = settings_from(document)               checked; unknown keys are errors
-    document = resolved(settings)                    every default written out
+    document = settings.document                     every default written out
 
 Every mistake is one line that names the key, what was given and what is allowed.
 """
@@ -12,11 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
-from stragglers._core import toml_files
+from stragglers._core import schema, toml_files
 from stragglers._core.errors import BadInput, did_you_mean, shown
-from stragglers.config import validation
 from stragglers.config.settings import Experiment
 
 Document = dict[str, Any]
@@ -36,17 +33,12 @@ EXACT = 2.0**53  # floats below it are exact whole numbers
 
 def settings_from(document: Document) -> Experiment:
     """The settings of a document; the first mistake is raised as one line."""
-    return validation.convert(Experiment, document)
-
-
-def resolved(settings: Experiment) -> Document:
-    """The document of these settings with defaults written out; TOML has no null for None."""
-    return _without_none(msgspec.to_builtins(settings))
+    return schema.convert(Experiment, document)
 
 
 def completed(document: Document) -> Document:
     """A document of any version, with today's defaults for settings that it lacks."""
-    return resolved(settings_from(document))
+    return settings_from(document).document
 
 
 def override_all(document: Document, assignments: Iterable[str]) -> Document:
@@ -128,13 +120,13 @@ def _leaf(path: str) -> str:
 
 
 def _keys_at(document: Document, section: str) -> set[str]:
-    found = validation.section_at(Experiment, document, section)
-    return validation.keys(found) if found else set()
+    found = schema.section_at(Experiment, document, section)
+    return schema.keys(found) if found else set()
 
 
 def takes_data(document: Document) -> bool:
     """Whether the task reads files, from the folder `task.path`."""
-    return "task.path" in validation.paths(Experiment, document)
+    return "task.path" in schema.paths(Experiment, document)
 
 
 def with_reading(document: Document, name: str) -> Document:
@@ -149,14 +141,14 @@ def with_reading(document: Document, name: str) -> Document:
 
 def full_path(document: Document, name: str) -> str:
     """The dotted path that a name stands for, such as schedule.goal for goal."""
-    paths = list(validation.paths(Experiment, document))
+    paths = list(schema.paths(Experiment, document))
     if name in paths:
         return name
     matches = [path for path in paths if path.endswith(f".{name}")]
     table, dot, key = name.rpartition(".")  # a key of a table, such as check_in.straggler
     matches += [
         f"{path}.{key}"
-        for path in validation.tables(Experiment, document)
+        for path in schema.tables(Experiment, document)
         if dot and key and f".{path}".endswith(f".{table}")
     ]
     if len(matches) == 1:
@@ -168,14 +160,8 @@ def full_path(document: Document, name: str) -> str:
     paths = [path for path in paths if not path.startswith(("paper.", "readings"))]
     leaves = {path.rsplit(".", 1)[-1] for path in paths}
     if dot:  # perhaps a key of a table whose name is mistyped
-        leaves |= {f"{_leaf(path)}.{key}" for path in validation.tables(Experiment, document)}
+        leaves |= {f"{_leaf(path)}.{key}" for path in schema.tables(Experiment, document)}
     raise BadInput(f"unknown setting {name!r}; {did_you_mean(name, {*paths, *leaves})}")
-
-
-def _without_none(document: Any) -> Any:
-    if not isinstance(document, dict):
-        return document
-    return {key: _without_none(value) for key, value in document.items() if value is not None}
 
 
 def _with(document: Document, path: list[str], value: Any) -> Document:

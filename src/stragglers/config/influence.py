@@ -1,4 +1,4 @@
-"""From settings to what each report has of its server step: what plans tell and training does."""
+"""The weight of each report in its server step: what plans show and training applies."""
 
 from functools import partial
 
@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers.config import settings
-from stragglers.planning.population import Population
 from stragglers.planning.report_weights import Weigh, parts_of_steps, report_weights
 from stragglers.planning.schedule import Schedule, Settles, batches
 
 
 def local_steps(experiment: settings.Experiment, schedule: Schedule) -> NDArray[np.int64]:
-    """Of each dispatch; without a [client] every example is one."""
+    """Local steps of each dispatch; without [client], every example is a step."""
     if experiment.client is None:
         return schedule.examples
     whole = schedule.cut | (experiment.client.last_batch == "drop")
@@ -20,7 +19,7 @@ def local_steps(experiment: settings.Experiment, schedule: Schedule) -> NDArray[
 
 
 def weighing(given: settings.Aggregation) -> Weigh:
-    """How much reports count."""
+    """The weights of reports."""
     return partial(
         report_weights,
         by=given.weight,
@@ -31,12 +30,10 @@ def weighing(given: settings.Aggregation) -> Weigh:
     )
 
 
-def parts(
-    experiment: settings.Experiment, who: Population, schedule: Schedule
-) -> NDArray[np.float64] | None:
-    """What part of its server step each dispatch is.
+def parts(experiment: settings.Experiment, schedule: Schedule) -> NDArray[np.float64] | None:
+    """Each dispatch's part of its server step.
 
-    None if all that are on time are alike and in it alone, or if the algorithm is one's own.
+    None if all reports on time count the same, or if the user's own algorithm decides.
     """
     given, algorithm = experiment.aggregation, experiment.algorithm
     options = given.weight, given.staleness, given.local_steps, given.participation
@@ -57,7 +54,7 @@ def parts(
         schedule,
         settles,
         getattr(experiment.schedule, "late_rounds", None) or 1,
-        who.examples,
+        schedule.population.examples,
         local_steps(experiment, schedule),
         weighing(given),
     )

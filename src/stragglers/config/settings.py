@@ -3,229 +3,94 @@
     task -> latency -> schedule, faults, availability -> client, server, algorithm, and the
     published row, if any
 
-Sections are frozen and closed: an unknown key is an error. Distributions and schedules have the
-argument names of the functions that they build.
+Latency, policies, faults and availability are those of the planner (planning/). The comment beside
+a field is its meaning in the reference of settings, with its unit in brackets. A new setting
+defaults to None and is absent from the resolved document unless given, so that no stored result
+changes its hash.
 """
 
+import hashlib
+import json
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Meta
 
-Count = Annotated[int, Meta(ge=1, le=10**8)]
-Positive = Annotated[float, Meta(gt=0, le=1e300)]  # nor is infinity of any use
-NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
+from stragglers._core.schema import Count, NotNegative, Positive, Settings, Share
+from stragglers.config import attached_files
+from stragglers.planning.availability import Availability
+from stragglers.planning.faults import Faults
+from stragglers.planning.latency import AnyLatency
+from stragglers.planning.policy import Policy
+from stragglers.planning.population import Clients
+
 Decay = Annotated[float, Meta(ge=0, lt=1)]
-Share = Annotated[float, Meta(ge=0, le=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Profile = Literal["fedjax", "afo"]  # of two code bases, see docs/reference/profiles.md
+Profile = Literal["fedjax", "afo"]  # two code bases, see docs/reference/profiles.md
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What every section is."""
-
-
-# Distributions: the fields are the arguments of the functions in distributions.py.
-class LogNormal(Settings, frozen=True, tag="lognormal", tag_field="kind"):
-    mu: float  # natural logarithm of the median
-    sigma: float
-
-
-class Constant(Settings, frozen=True, tag="constant", tag_field="kind"):
-    value: float
-
-
-class ShiftedExponential(Settings, frozen=True, tag="shifted_exponential", tag_field="kind"):
-    shift: float
-    scale: float
-
-
-class Gamma(Settings, frozen=True, tag="gamma", tag_field="kind"):
-    shape: float
-    scale: float
-
-
-class Pareto(Settings, frozen=True, tag="pareto", tag_field="kind"):
-    minimum: float
-    alpha: float
-
-
-class Samples(Settings, frozen=True, tag="samples", tag_field="kind"):
-    file: str
-    column: str | None = None
-
-
-class Percentiles(Settings, frozen=True, tag="percentiles", tag_field="kind"):
-    table: dict[str, float]
-
-
-Distribution = LogNormal | Constant | ShiftedExponential | Gamma | Pareto | Samples | Percentiles
-
-
-# Tasks: whose clients these are.
+# Tasks.
 class WithData(Settings, frozen=True):
-    """What tasks have whose data is in files."""
+    """What tasks with data files have in common."""
 
-    path: str | None = None  # of the files; only training needs it
-    clients: Count | None = None  # so many of them, at random; default all
+    path: str | None = None  #: Folder of the data files; only training needs it.
+    clients: Count | None = None  #: Number of clients, drawn at random; by default all.
 
 
 class Emnist(WithData, frozen=True, tag="emnist", tag_field="name"):
-    profile: Profile = "fedjax"
-    stragglers: Count | None = None  # clients; default 800 of 3,400
+    profile: Profile = "fedjax"  #: Code base whose model and preprocessing are reproduced.
+    stragglers: Count | None = None  #: Number of straggler clients; by default 800 of 3,400.
+    #: Classes that only straggler clients hold.
     straggler_classes: tuple[Annotated[int, Meta(ge=0, le=61)], ...] = (0, 1, 2, 3, 4)
-    digits: Annotated[float, Meta(gt=0, lt=1)] | None = None  # of images; default as in the files
+    #: Share of digits among the images; by default as in the files.
+    digits: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
 
 class Cifar100(WithData, frozen=True, tag="cifar100", tag_field="name"):
+    #: Code base whose model and preprocessing are reproduced.
     profile: Literal["fedjax", "afo", "distorted"] = "fedjax"
-    stragglers: Count | None = None  # clients; default 125 of 500
-    straggler_classes: tuple[Annotated[int, Meta(ge=0, le=19)], ...] = (18, 19)  # coarse
-    partition_seed: Seed = 0  # of images that come without clients
+    stragglers: Count | None = None  #: Number of straggler clients; by default 125 of 500.
+    #: Coarse classes that only straggler clients hold.
+    straggler_classes: tuple[Annotated[int, Meta(ge=0, le=19)], ...] = (18, 19)
+    #: Seed of the partition, for files that do not assign images to clients.
+    partition_seed: Seed = 0
 
 
 class StackOverflow(WithData, frozen=True, tag="stackoverflow", tag_field="name"):
-    profile: Profile = "fedjax"
-    straggler_tags: tuple[str, ...] = ("math", "c++")  # as they are, no parts of others
-    vocabulary: Annotated[int, Meta(ge=1, le=65_532)] = 10_000  # words; ids are 16 bits
-    accuracy: Literal["fedjax", "tff"] = "fedjax"  # whether unknown words count, as wrong
+    profile: Profile = "fedjax"  #: Code base whose model and preprocessing are reproduced.
+    straggler_tags: tuple[str, ...] = ("math", "c++")  #: Tags that only straggler clients hold.
+    vocabulary: Annotated[int, Meta(ge=1, le=65_532)] = 10_000  #: Words, at most 16 bits of them.
+    accuracy: Literal["fedjax", "tff"] = "fedjax"  #: `tff` counts unknown words as wrong.
 
 
 class Glyphs(Settings, frozen=True, tag="glyphs", tag_field="name"):
     """The embedded task."""
 
-    writers: Count = 200
-    data_seed: Seed = 0
+    writers: Count = 200  #: Number of writers, each a client.
+    data_seed: Seed = 0  #: Seed of the drawings.
 
 
-class FleetGroup(Settings, frozen=True):
-    clients: Count
-    examples: Distribution
-
-
-class Fleet(Settings, frozen=True, tag="fleet", tag_field="name"):
-    """Clients without a task: made up, or read from a CSV file."""
-
-    groups: dict[str, FleetGroup] | None = None
-    csv: str | None = None
-
-
-Task = Glyphs | Emnist | Cifar100 | StackOverflow | Fleet
-
-
-# Latency: T = T_communication + C + T_per_example * N.
-class Factors(Settings, frozen=True):
-    communication: Distribution
-    overhead: Distribution
-    per_example: Distribution
-
-
-class AnyLatency(Settings, frozen=True, kw_only=True):
-    persistence: Share = 0.0  # of a factor's spread: 0 as published, 1 a client draws once
-    correlation: Annotated[float, Meta(ge=-1, le=1)] = 0.0  # of communication and time per example
-    download: NotNegative = 1.0  # models that a client gets; the factor is for one each way
-    upload: NotNegative = 1.0  # models that it sends
-    download_share: Share = 0.5  # of the factor
-    cost: Literal["examples", "tokens"] = "examples"  # what training takes time in proportion to
-
-
-class PerExample(AnyLatency, frozen=True, tag="per-example", tag_field="model"):
-    pass
-
-
-class PerDomain(AnyLatency, frozen=True, tag="per-domain", tag_field="model"):
-    pass
-
-
-class Groups(AnyLatency, frozen=True, tag="groups", tag_field="model"):
-    groups: dict[str, Factors]
-
-
-Latency = PerExample | PerDomain | Groups
-
-
-# Schedules: the arguments of the functions in rounds.py and planning/buffered.py.
-class TimeLimit(Settings, frozen=True):
-    """A cap in seconds, or the percentile of one epoch's training time over all clients."""
-
-    seconds: Positive | None = None
-    percentile: Annotated[float, Meta(gt=0, lt=100)] | None = None
-    scope: Literal["training", "computation", "latency"] = "training"  # what is capped
-    fill: bool = True
-
-
-class OverSelected(Settings, frozen=True, tag="over_selected", tag_field="kind"):
-    goal: Count  # B, reports that close a round
-    cohort: Count | None = None  # B_t, clients started in a round
-    over_selection: Annotated[float, Meta(ge=1, le=1e6)] | None = None  # or B_t / B at least
-    late_seconds: Annotated[float, Meta(ge=0)] | None = None  # FeAST's tau_max; inf: all
-    late_rounds: Count | None = None  # FARe-DUST's k, and the length of its history
-    count: Literal["on_time", "all_returned"] = "on_time"
-    round_timeout: Positive | None = None  # seconds after which a round is given up
-    minimum: Count | None = None  # reports without which it is then abandoned; default 1
-    time_limit: TimeLimit | None = None
-    check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
-    busy: Literal["again", "skip"] = "again"  # whether whoever still works may be asked again
-    tiers: Count | None = None  # of like clients, from one of which each round is drawn
-
-
-class Buffered(Settings, frozen=True, tag="buffered", tag_field="kind"):
-    buffer: Count  # B
-    concurrency: Count  # chi
-    refill: Literal["at_update", "at_once"] = "at_update"
-    client_timeout: Positive | None = None  # seconds after which a client is given up
-    minimum: Count | None = None  # reports without which a step is abandoned; default 1
-    time_limit: TimeLimit | None = None
-    check_in: dict[str, NotNegative] | None = None  # how often, against others; default 1
-    busy: Literal["again", "skip"] = "again"  # whether whoever still works may be asked again
-
-
-Schedule = OverSelected | Buffered
-
-
-# Faults: shares of dispatches, of everybody or by group; see faults.py.
-class Faults(Settings, frozen=True):
-    drop_out: Share | dict[str, Share] = 0.0
-    crash: Share | dict[str, Share] = 0.0
-    nan: Share | dict[str, Share] = 0.0
-    inf: Share | dict[str, Share] = 0.0
-    huge: Share | dict[str, Share] = 0.0
-    duplicate: Share | dict[str, Share] = 0.0
-    csv: str | None = None  # by client: a column `client` of names, then some of the above
-
-
-# When clients are there; see availability.py.
-class Hours(Settings, frozen=True):
-    """Of a group, once a cycle, in hours."""
-
-    begin: Annotated[float, Meta(ge=-1e6, le=1e6)]
-    hours: Positive
-    spread: Annotated[float, Meta(ge=0, le=1e6)] = 0.0  # of `begin` over its clients: a deviation
-
-
-class Availability(Settings, frozen=True):
-    groups: dict[str, Hours] | None = None  # those that are not named are always there
-    csv: str | None = None  # or of each client: columns client, begin, end, in hours
-    cycle: Annotated[float, Meta(ge=0.001, le=1e6)] = 24.0  # hours after which all repeats
-    leaving: Literal["lose", "pause", "finish"] = "lose"  # what becomes of unfinished work
+Task = Glyphs | Emnist | Cifar100 | StackOverflow | Clients
 
 
 # Training.
 # Supervised losses for skewed labels: the fields are those of the classes in label_skew.py.
 class Damped(Settings, frozen=True, tag="damped", tag_field="kind"):
-    alpha: Share  # log alpha is added to the logits of absent classes; 0 removes them
+    alpha: Share  #: log alpha is added to the logits of absent classes; 0 removes them.
 
 
 class Scaled(Settings, frozen=True, tag="scaled", tag_field="kind"):
-    alpha: Share  # factor of the logits of absent classes: FedRS
+    alpha: Share  #: Factor of the logits of absent classes: FedRS.
 
 
 class Adjusted(Settings, frozen=True, tag="adjusted", tag_field="kind"):
-    tau: NotNegative = 1.0  # strength: logit adjustment
-    smoothing: Share = 0.01  # added to the share of each class: ReBaFL
+    tau: NotNegative = 1.0  #: Strength of the logit adjustment.
+    smoothing: Share = 0.01  #: Added to the share of each class, as in ReBaFL.
 
 
 class Margin(Settings, frozen=True, tag="margin", tag_field="kind"):
-    tau: NotNegative = 1.0  # margin of a class with one example: FedLC
+    tau: NotNegative = 1.0  #: Margin of a class with one example: FedLC.
 
 
 class Balanced(Settings, frozen=True, tag="balanced", tag_field="kind"):
@@ -236,89 +101,98 @@ LabelSkew = Damped | Scaled | Adjusted | Margin | Balanced
 
 
 class Client(Settings, frozen=True):
-    learning_rate: Positive
-    batch_size: Count
-    epochs: Positive = 1.0
+    learning_rate: Positive  #: Learning rate of local SGD.
+    batch_size: Count  #: Examples of a local step.
+    epochs: Positive = 1.0  #: Passes over a client's examples.
+    #: The last, smaller batch of an epoch: filled from the next epoch, kept small, or dropped.
     last_batch: Literal["fill", "keep", "drop"] = "fill"
-    distillation: NotNegative = 0.0  # rho, towards the teacher: FARe-DUST's, or the model it got
+    #: Weight rho of distillation towards the teacher: FARe-DUST's, or the model at the start.
+    distillation: NotNegative = 0.0
+    #: Distance between the logits of client and teacher.
     distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
-    distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
-    temperature: Positive = 1.0
-    proximal: NotNegative = 0.0  # nu
-    label_skew: LabelSkew | None = None  # the supervised loss; default plain cross-entropy
+    distillation_term: Literal["mean", "sum"] = "mean"  #: Reduction over a batch.
+    temperature: Positive = 1.0  #: Softmax temperature of distillation.
+    proximal: NotNegative = 0.0  #: Weight nu of the distance to the start, as in FedProx.
+    #: Supervised loss for clients that lack classes; by default plain cross-entropy.
+    label_skew: LabelSkew | None = None
 
 
 class Sgd(Settings, frozen=True, tag="sgd", tag_field="optimizer"):
-    learning_rate: Positive
-    momentum: Decay = 0.0
+    learning_rate: Positive  #: Server learning rate.
+    momentum: Decay = 0.0  #: Momentum.
 
 
 class Adam(Settings, frozen=True, tag="adam", tag_field="optimizer"):
-    learning_rate: Positive
-    b1: Decay = 0.9
-    b2: Decay = 0.99
-    eps: Positive = 1e-8
+    learning_rate: Positive  #: Server learning rate.
+    b1: Decay = 0.9  #: Decay of the first moment.
+    b2: Decay = 0.99  #: Decay of the second moment.
+    eps: Positive = 1e-8  #: Added to the root of the second moment.
 
 
 class Yogi(Settings, frozen=True, tag="yogi", tag_field="optimizer"):
-    learning_rate: Positive
-    b1: Decay = 0.9
-    b2: Decay = 0.99
-    eps: Positive = 1e-3
+    learning_rate: Positive  #: Server learning rate.
+    b1: Decay = 0.9  #: Decay of the first moment.
+    b2: Decay = 0.99  #: Decay of the second moment.
+    eps: Positive = 1e-3  #: Added to the root of the second moment.
 
 
 class Adagrad(Settings, frozen=True, tag="adagrad", tag_field="optimizer"):
-    learning_rate: Positive
-    eps: Positive = 1e-7
+    learning_rate: Positive  #: Server learning rate.
+    eps: Positive = 1e-7  #: Added to the root of the accumulator.
 
 
 Server = Sgd | Adam | Yogi | Adagrad
 
 
 class Aggregation(Settings, frozen=True):
-    """How much a report counts, and what a sum of them is divided by."""
+    """The weight of each report, and what a sum of reports is divided by."""
 
-    weight: Literal["uniform", "examples"] = "uniform"
+    weight: Literal["uniform", "examples"] = "uniform"  #: Equal weights, or by examples.
+    #: Discount of stale reports: none, 1 / sqrt(1 + s), or (1 + s)^-exponent.
     staleness: Literal["none", "inverse_sqrt", "polynomial"] = "none"
-    exponent: NotNegative = 0.5  # of "polynomial"
-    local_steps: Literal["any", "normalised"] = "any"  # or divided by their number, as in FedNova
-    participation: Literal["any", "corrected"] = "any"  # or weighed up where rare, as in FedAU
+    exponent: NotNegative = 0.5  #: Exponent of the polynomial discount.
+    #: `normalised` divides a report by its number of local steps, as in FedNova.
+    local_steps: Literal["any", "normalised"] = "any"
+    #: `corrected` weights up clients that rarely participate, as in FedAU.
+    participation: Literal["any", "corrected"] = "any"
+    #: Divisor of the sum of reports: their weights, their number, or the goal.
     normalise: Literal["weight", "count", "sum"] = "weight"
 
 
 class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
-    ema: Decay = 0.0
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
 
 class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
-    ema: Decay = 0.0
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
 
 class SemiAsync(Settings, frozen=True, tag="semi-async", tag_field="name"):
-    ema: Decay = 0.0
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
 
 class FareDust(Settings, frozen=True, tag="fare-dust", tag_field="name"):
-    ema: Decay = 0.0
-    history: Literal["late", "all"] = "late"
-    teacher_step: Literal["sgd", "server"] = "sgd"
-    teacher_lr: Positive = 1.0
-    average: Literal["weights", "corrected"] = "weights"  # by what was late
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
+    history: Literal["late", "all"] = "late"  #: Reports that enter the history.
+    teacher_step: Literal["sgd", "server"] = "sgd"  #: The step from the weights to a teacher.
+    teacher_lr: Positive = 1.0  #: Learning rate of the teacher's SGD step.
+    #: What the EMA averages: the weights, or the weights corrected by late reports.
+    average: Literal["weights", "corrected"] = "weights"
 
 
 class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
-    beta: Decay
-    kappa: Share  # eta_a / eta_g
-    ema: Decay = 0.0
+    beta: Decay  #: Decay of the auxiliary model.
+    kappa: Share  #: Auxiliary learning rate over server learning rate, eta_a / eta_g.
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
 
 class Own(Settings, frozen=True, tag="own", tag_field="name"):
-    """An algorithm of one's own: a function in a Python file, see algorithms/from_file.py."""
+    """An algorithm of the user's own: a function in a Python file (algorithms/from_file.py)."""
 
-    file: str  # beside the settings; counts by what is in it
-    function: str
-    arguments: dict[str, bool | int | float | str] = {}
-    ema: Decay = 0.0
+    file: str  #: Python file; the run's hash covers its content.
+    function: str  #: Name of the function that returns the algorithm.
+    arguments: dict[str, bool | int | float | str] = {}  #: Its arguments.
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
     def __hash__(self) -> int:
         return hash((self.file, self.function, self.ema, tuple(sorted(self.arguments.items()))))
@@ -326,39 +200,74 @@ class Own(Settings, frozen=True, tag="own", tag_field="name"):
 
 Algorithm = FedAvg | FedBuff | SemiAsync | FareDust | Feast | Own
 
-# What an algorithm has aside, and training does not depend on: models that differ in these alone
-# come from one training.
+# Settings of what an algorithm keeps aside, on which training does not depend: models that differ
+# in these alone come from one training.
 ASIDE = ("ema", "average", "beta", "kappa")
 
 
 class Paper(Settings, frozen=True):
-    """The published row that a preset reproduces: percent, and seconds."""
+    """The published row that a preset reproduces."""
 
-    row: str
-    straggler: float
-    straggler_interval: tuple[float, float]
-    total: float
-    total_interval: tuple[float, float]
-    time_s: float
-    anomaly: str | None = None  # why its time is not one to aim at
+    row: str  #: Name of the row.
+    straggler: float  #: [%] Straggler accuracy.
+    straggler_interval: tuple[float, float]  #: [%] Its published interval.
+    total: float  #: [%] Total accuracy.
+    total_interval: tuple[float, float]  #: [%] Its published interval.
+    time_s: float  #: [s] Simulated time.
+    anomaly: str | None = None  #: Why the time contradicts the paper's own description.
 
 
-class Experiment(Settings, frozen=True):
+class Experiment(Settings, frozen=True, dict=True):
+    """All settings of a training, but for the number of its trials."""
+
     task: Task
-    latency: Latency
-    schedule: Schedule
-    updates: Count  # the budget, in client updates
-    seed: Seed = 0
+    latency: AnyLatency
+    schedule: Policy
+    updates: Count  #: Budget: client updates that count towards the length of training.
+    seed: Seed = 0  #: Seed of all that is drawn; trial i has seed + i.
     client: Client | None = None
     server: Server | None = None
     algorithm: Algorithm | None = None
     aggregation: Aggregation = Aggregation()
     faults: Faults | None = None
     availability: Availability | None = None
-    threads: Count = 2  # of a CPU, each training its own clients: part of the result's last bits
-    precision: Literal["tf32", "float32", "bfloat16"] = "tf32"  # of products; tf32: on GPUs alone
-    lanes: Count | None = None  # clients trained at once; by default what suits the device
-    evaluations: Count = 20  # points of the curve, evenly spread over the server steps
-    curve_examples: Count | None = None  # test examples behind all points but the last
-    readings: dict[str, dict[str, Any]] = {}  # other readings of the paper: settings by name
+    #: CPU threads; each trains clients of its own, so the number affects the last bits.
+    threads: Count = 2
+    #: Precision of matrix products; `tf32` has an effect on GPUs alone.
+    precision: Literal["tf32", "float32", "bfloat16"] = "tf32"
+    lanes: Count | None = None  #: Clients trained at once; by default, what suits the device.
+    evaluations: Count = 20  #: Points of the curve, evenly spaced over the server steps.
+    #: Test examples behind every point of the curve but the last; by default, all.
+    curve_examples: Count | None = None
+    #: Other readings of the paper: settings by the name of the reading.
+    readings: dict[str, dict[str, Any]] = {}
     paper: Paper | None = None
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The resolved document: every default written out; TOML has no null for None."""
+        return _without_none(msgspec.to_builtins(self))
+
+    @cached_property
+    def hash(self) -> str:
+        """Names the experiment: equal hashes give equal results, seed by seed."""
+        return settings_hash(self.document)
+
+
+def _without_none(document: Any) -> Any:
+    if not isinstance(document, dict):
+        return document
+    return {key: _without_none(value) for key, value in document.items() if value is not None}
+
+
+NO_RESULT = ("seed", "paper", "readings")  # settings that change no result of a given seed
+
+
+def settings_hash(document: dict[str, Any]) -> str:
+    """Names a resolved document, whatever the order of its keys, by what its files hold now."""
+    deciding = {key: value for key, value in document.items() if key not in NO_RESULT}
+    # The place of the data does not matter; run.json says what was there (`files_digest`).
+    task = {key: value for key, value in document["task"].items() if key != "path"}
+    content = attached_files.digested({**deciding, "task": task})
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,92 +1,125 @@
-"""When clients are there to be chosen: intervals of a day, which repeat.
+"""Availability: the hours at which clients are online, as intervals of a cycle that repeats.
 
-    there    t, modulo the cycle, is in one of a client's intervals [begin, end)
-    stays    seconds from t until it leaves; 0 if it is not there, infinite if it never leaves
-    takes    seconds from t until it has worked so many, if it works whenever it is there
+    online   t, modulo the cycle, is in one of a client's intervals [begin, end)
+    stays    seconds from t until the client goes offline: 0 if it is now, infinite if never
+    takes    seconds from t until the client has worked for so long, online
 
-A group's clients are there once a cycle, for so many hours. When that begins differs from client to
-client by a normal draw that each keeps, as people in one time zone differ:
+The clients of a group are online once a cycle, for the same number of hours. The beginning differs
+from client to client by a normal draw that each client keeps:
 
     begin[c] = begin + spread * z[c]
 
-A file names any number of intervals of each client instead. Time 0 of a plan is hour 0. What is
-given in hours is rounded to whole seconds, so that float64 adds days to it exactly: a client that
-comes at a moment is there at that moment, in any cycle.
+A file names any number of intervals for each client instead. Time 0 of a schedule is hour 0. Hours
+are rounded to whole seconds, so that float64 adds cycles exactly: a client that comes online at a
+moment is online at that moment in every cycle.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from stragglers._core import csv_files, random_streams
-from stragglers._core.errors import BadInput, shown
+from stragglers._core.errors import BadInput, about, shown
+from stragglers._core.schema import Positive, Settings
 from stragglers.planning.population import Population
 
-Leaving = Literal["lose", "pause", "finish"]  # what becomes of the work of whoever leaves
+Leaving = Literal["lose", "pause", "finish"]
 HOUR = 3600.0
 COLUMNS = ["client", "begin", "end"]
 
 
-class Availability(NamedTuple):
+class Hours(Settings, frozen=True):
+    """The hours at which a group is online, once a cycle."""
+
+    begin: Annotated[float, Meta(ge=-1e6, le=1e6)]  #: [h] When the group comes online.
+    hours: Positive  #: [h] How long it stays online.
+    #: [h] Standard deviation of `begin` over the clients of the group.
+    spread: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+
+
+class Availability(Settings, frozen=True):
+    """When clients are online, by group or by client.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Availability({"older": st.Hours(begin=22, hours=8, spread=1)}).leaving
+        'lose'
+    """
+
+    groups: dict[str, Hours] | None = None  #: Hours of each group; others are always online.
+    #: CSV file with the columns client, begin, end, in hours: a line for each interval.
+    csv: str | None = None
+    #: [h] Length of the cycle after which all hours repeat.
+    cycle: Annotated[float, Meta(ge=0.001, le=1e6)] = 24.0
+    #: What happens to unfinished work when a client goes offline: it is lost, continues when the
+    #: client is online again, or is finished offline.
+    leaving: Leaving = "lose"
+
+
+class Online(NamedTuple):
     """Intervals of all clients, one client after another, in whole seconds.
 
-    A client's are sorted and do not touch. Each begins within the cycle; the last may end in the
-    next, before the first begins again. On a line on which each client has two cycles of its own,
-    one search finds the interval of each of many clients.
+    A client's intervals are sorted and do not touch. Each begins within the cycle; the last may end
+    in the next, before the first begins again. On a line on which each client has two cycles of its
+    own, one search finds the interval of each of many clients.
     """
 
     first: NDArray[np.int64]  # [clients + 1]: client c has intervals first[c] to first[c + 1]
     begin: NDArray[np.float64]
     end: NDArray[np.float64]
-    upto: NDArray[np.float64]  # how long its client is there from its first to the end of this one
+    upto: NDArray[np.float64]  # time online from the client's first interval to this one's end
     begin_on_line: NDArray[np.int64]
     upto_on_line: NDArray[np.int64]
     cycle: float
     leaving: Leaving
 
 
-class Hours(NamedTuple):
-    """When a group is there, in hours."""
-
-    begin: float
-    hours: float
-    spread: float = 0.0  # standard deviation of `begin` over its clients
+def online(given: Availability, population: Population, *, seed: int) -> Online:
+    """The intervals of every client."""
+    common: dict[str, Any] = {"cycle": given.cycle, "leaving": given.leaving}
+    with about("availability"):
+        if given.csv is not None and given.groups is None:
+            return from_csv(given.csv, population, **common)
+        if given.groups is not None and given.csv is None:
+            return by_group(population, given.groups, seed=seed, **common)
+        raise BadInput("give `groups` or `csv`, and not both")
 
 
 def by_group(
-    who: Population,
+    population: Population,
     groups: Mapping[str, Hours],
     *,
     seed: int,
     cycle: float = 24.0,
     leaving: Leaving = "lose",
-) -> Availability:
-    """One interval of each client; groups that are not named are always there."""
+) -> Online:
+    """One interval for each client; clients of other groups are always online."""
     for name, given in groups.items():
         if not 0 < given.hours <= cycle:
             raise BadInput(
                 f"groups.{name}.hours={given.hours:g}, expected more than 0 and at most "
                 f"the cycle of {cycle:g}"
             )
-    begin = who.by_group({name: given.begin for name, given in groups.items()}, 0.0)
-    hours = who.by_group({name: given.hours for name, given in groups.items()}, cycle)
-    spread = who.by_group({name: given.spread for name, given in groups.items()}, 0.0)
-    z = random_streams.normals(seed, random_streams.Purpose.HOURS, 0, who.clients, 1)[0]
+    begin = population.by_group({name: given.begin for name, given in groups.items()}, 0.0)
+    hours = population.by_group({name: given.hours for name, given in groups.items()}, cycle)
+    spread = population.by_group({name: given.spread for name, given in groups.items()}, 0.0)
+    z = random_streams.normals(seed, random_streams.Purpose.HOURS, 0, population.clients, 1)[0]
     begin = np.mod(begin + spread * z, cycle)
-    everybody = np.arange(who.clients)
-    return intervals(everybody, begin, hours, clients=who.clients, cycle=cycle, leaving=leaving)
+    owner = np.arange(population.clients)
+    return intervals(owner, begin, hours, clients=population.clients, cycle=cycle, leaving=leaving)
 
 
 def from_csv(
-    file: str | Path, who: Population, *, cycle: float = 24.0, leaving: Leaving = "lose"
-) -> Availability:
+    file: str | Path, population: Population, *, cycle: float = 24.0, leaving: Leaving = "lose"
+) -> Online:
     """Reads `client`, `begin` and `end` in hours, any number of lines for each client.
 
-    Clients go by their names in the population's own file, or else by its numbers, from 0 on.
-    Whoever has no line is never there.
+    Clients go by their names in the clients file, or by index from 0 if there is none. A client
+    without a line is never online.
     """
     path = Path(file)
     rows = csv_files.rows(path, "a CSV file of hours")
@@ -95,7 +128,7 @@ def from_csv(
         raise BadInput(
             f"{path}: line 1: {shown(','.join(header))}, expected the header '{','.join(COLUMNS)}'"
         )
-    number_of = who.numbers()
+    number_of = population.numbers()
     owner: list[int] = []
     times: list[tuple[float, float]] = []
     for line, row in rows:
@@ -105,8 +138,8 @@ def from_csv(
         client = row[0].strip()
         if client not in number_of:
             raise BadInput(
-                f"{path}: line {line}: no client {shown(client)} in {who.origin}; "
-                f"expected {who.known_by()}"
+                f"{path}: line {line}: no client {shown(client)} in {population.origin}; "
+                f"expected {population.known_by()}"
             )
         owner.append(number_of[client])
     begin, end = np.array(times).reshape(-1, 2).T
@@ -114,7 +147,7 @@ def from_csv(
         np.array(owner, np.int64),
         begin,
         end - begin,
-        clients=who.clients,
+        clients=population.clients,
         cycle=cycle,
         leaving=leaving,
     )
@@ -142,7 +175,7 @@ def intervals(
     clients: int,
     cycle: float,
     leaving: Leaving,
-) -> Availability:
+) -> Online:
     """Of any intervals, in hours: what overlaps or touches is one."""
     cycle = whole_seconds(cycle)
     length = np.minimum(np.maximum(np.rint(HOUR * hours), 1), cycle)
@@ -172,7 +205,7 @@ def intervals(
     first = np.searchsorted(owner, np.arange(clients + 1))
     total = np.append(0.0, np.cumsum(end - begin))
     upto, line = total[1:] - total[first[owner]], _line(owner, cycle)
-    return Availability(
+    return Online(
         first,
         begin,
         end,
@@ -193,8 +226,8 @@ def _line(clients: NDArray[np.integer], cycle: float) -> NDArray[np.int64]:
     return clients.astype(np.int64) * int(2 * cycle)
 
 
-def stays(given: Availability, clients: NDArray[np.integer], now: float) -> NDArray[np.float64]:
-    """Seconds that each client is still there."""
+def stays(given: Online, clients: NDArray[np.integer], now: float) -> NDArray[np.float64]:
+    """Seconds for which each client stays online."""
     if not len(given.end):
         return np.zeros(len(clients))
     which, end, phase = _current(given, clients, now)
@@ -205,12 +238,12 @@ def stays(given: Availability, clients: NDArray[np.integer], now: float) -> NDAr
 
 @np.errstate(over="ignore")  # beyond all numbers is never
 def takes(
-    given: Availability,
+    given: Online,
     clients: NDArray[np.integer],
     now: float,
     work: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Seconds until each client, which is there now, has worked so many."""
+    """Seconds until each client, which is online now, has worked for so long."""
     stay = stays(given, clients, now)
     paused = (work > stay) & (work < np.inf)
     if not paused.any():
@@ -219,7 +252,7 @@ def takes(
     which, end, phase = _current(given, who, now)
     ago = given.end[which] - end  # a cycle, or none
     upto, last = given.upto, given.first[who + 1] - 1
-    whole = upto[last]  # there in a cycle
+    whole = upto[last]  # time online in a cycle
     cycles = np.ceil(missing / whole) - 1
     target = upto[which] + np.clip(missing - cycles * whole, 0, whole)
     again = target > whole
@@ -234,7 +267,7 @@ def takes(
 
 
 def _current(
-    given: Availability, clients: NDArray[np.integer], now: float
+    given: Online, clients: NDArray[np.integer], now: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
     """The last interval of each client that has begun, its end in this cycle, and now in it.
 

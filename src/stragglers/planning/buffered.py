@@ -1,19 +1,24 @@
-"""Asynchronous server steps on every `buffer` reports; `concurrency` clients are always under way.
+"""Asynchronous server steps: every `size` reports, with `concurrency` clients always in flight.
 
-    arrival[i]   the i-th report, by (time, sequence);  time[s] = arrival[(s + 1) * buffer - 1]
-    start        of the client that replaces report i: time[i // buffer], together with the others
+    arrival[i]   the i-th report, by (time, sequence);  time[s] = arrival[(s + 1) * size - 1]
+    start        of the client that replaces report i: time[i // size], together with the others
                  of its step ("at_update"), or arrival[i], at once ("at_once")
     report       start + latency
-    version      (reports before start) // buffer
+    version      (reports before start) // size
 
-or, where not everybody can be asked, when enough are idle after that (client_pool.py). With a
-`client_timeout` a client is given up so long after its start: it is replaced as if it had reported,
-and its place in the buffer stays empty. The rules of order, clock and budget are those of
-schedule.py.
+or, where busy or offline clients are skipped, once enough are idle (client_pool.py). With a
+`client_timeout`, a client times out so long after its start: it is replaced as if it had reported,
+and its place in the buffer stays empty. Three steps make the table:
+
+    refill   who starts when, and in which order reports and time-outs arrive
+    count    reports of each server step, and the steps that are abandoned
+    cut      the table at the last report
+
+The rules of order, clock and budget are those of schedule.py.
 """
 
 import heapq
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,113 +26,101 @@ from numpy.typing import NDArray
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers.planning import client_pool, schedule
-from stragglers.planning.availability import Availability
-from stragglers.planning.faults import Faults, lost
-from stragglers.planning.latency import Latency
-from stragglers.planning.schedule import Busy, Fate, Schedule
+from stragglers.planning.client_pool import Refilled
+from stragglers.planning.faults import lost
+from stragglers.planning.fleet import DrawnFleet
+from stragglers.planning.policy import Buffer
+from stragglers.planning.schedule import Fate, Schedule
 
 
-def buffered(
-    clients: int,
-    latency: Latency,
-    *,
-    seed: int,
-    buffer: int,
-    concurrency: int,
-    updates: int,
-    refill: Literal["at_update", "at_once"] = "at_update",
-    client_timeout: float | None = None,
-    minimum: int | None = None,
-    faults: Faults | None = None,
-    check_in: NDArray[np.float64] | None = None,
-    busy: Busy = "again",
-    there: Availability | None = None,
-) -> Schedule:
-    """Asynchronous server steps on every `buffer` reports, with `concurrency` clients under way.
+class _Counted(NamedTuple):
+    answers: NDArray[np.bool_]  # of each dispatch: reports before it times out
+    reports: NDArray[np.int64]  # [steps], 0 where abandoned
 
-    As many whole steps are made as fit into `updates`. `check_in`, `busy` and `there` as in
-    rounds.py.
-    """
-    steps, least = check(
-        buffer=buffer,
-        concurrency=concurrency,
-        updates=updates,
-        client_timeout=client_timeout,
-        minimum=minimum,
-    )
-    schedule.check_drawable("concurrency", concurrency, clients, check_in, there)
-    group = buffer if refill == "at_update" else 1
 
-    groups = steps * buffer // group  # as many as replace every report
-    dispatches = concurrency + groups * group
-    patience = np.inf if client_timeout is None else client_timeout
+def make(fleet: DrawnFleet, policy: Buffer, *, updates: int, seed: int) -> Schedule:
+    """The schedule of as many whole server steps as fit into `updates`."""
+    schedule.check_drawable("concurrency", policy.concurrency, fleet)
+    steps = updates // policy.size
+    refilled = _refill(fleet, policy, steps, seed)
+    _check_arrivals(refilled.arrival, policy)
+    counted = _count(refilled, policy, steps)
+    return _table(refilled, counted, policy, fleet)
+
+
+def _refill(fleet: DrawnFleet, policy: Buffer, steps: int, seed: int) -> Refilled:
+    group, clients, size = policy.group, fleet.population.clients, policy.concurrency
+    groups = steps * policy.size // group  # as many as replace every report
 
     def first() -> NDArray[np.int32]:
-        of = random_streams.Purpose.FIRST_CLIENTS
-        return random_streams.cohorts(seed, of, clients, concurrency, 0, 1, check_in)[0]
+        purpose = random_streams.Purpose.FIRST_CLIENTS
+        return random_streams.cohorts(seed, purpose, clients, size, 0, 1, fleet.check_in)[0]
 
-    # `source[i]` is the dispatch that comes i-th, as a report or given up, at time `arrival[i]`.
-    if busy == "skip" or there is not None:
-        pool = client_pool.Pool(clients, latency, faults, seed, check_in, busy, there)
-        who, start, asked, drawn, arrival, source = client_pool.of_buffer(
-            pool,
-            first() if there is None else None,
-            size=concurrency,
-            group=group,
-            groups=groups,
-            patience=patience,
-        )
+    if policy.busy == "skip" or fleet.online is not None:
+        pool = client_pool.Pool(fleet, seed, policy.busy)
+        at_0 = first() if fleet.online is None else None
+        return client_pool.of_buffer(pool, policy, at_0, groups)
+    drawn_first = first()
+    purpose = random_streams.Purpose.CLIENTS
+    refills = random_streams.cohorts(seed, purpose, clients, group, 0, groups, fleet.check_in)
+    who = np.concatenate([drawn_first, refills.ravel()])
+    drawn = schedule.drawn(fleet.latency, fleet.faults, who)
+    delay = np.minimum(drawn.seconds, _timeout(policy))
+    if policy.refill == "at_update":
+        arrival, source = _group_by_group(delay, size, policy.size, steps * policy.size)
     else:
-        drawn_first = first()
-        refills = random_streams.cohorts(
-            seed, random_streams.Purpose.CLIENTS, clients, group, 0, groups, check_in
-        )
-        who = np.concatenate([drawn_first, refills.ravel()])
-        drawn = schedule.drawn(latency, faults, who)
-        delay = np.minimum(drawn.seconds, patience)
-        if refill == "at_update":
-            arrival, source = _group_by_group(delay, concurrency, buffer, steps * buffer)
-        else:
-            arrival, source = _one_for_one(delay, concurrency, steps * buffer)
-        replaced = np.repeat(arrival[group - 1 :: group], group)
-        asked = start = np.concatenate([np.zeros(concurrency), replaced])
-    if not np.isfinite(arrival[-1]):
-        stuck = int(np.argmax(np.isinf(arrival))) // buffer
-        raise BadInput(
-            f"server step {stuck} never comes: fewer than buffer={buffer} of the "
-            f"concurrency={concurrency} clients under way ever report; set `client_timeout` or "
-            "check the latencies, the faults and who is there"
-        )
-    time = arrival[buffer - 1 :: buffer]
-    leader = np.concatenate(
-        [  # number of the first dispatch of the group that starts together
-            np.zeros(concurrency, np.int64),
-            np.repeat(np.arange(concurrency, dispatches, group), group),
-        ]
-    )[: len(who)]
-    # Dispatches that come before the last report; the others never happen.
-    started = int(np.sum((start < arrival[-1]) | (leader <= source[-1])))
+        arrival, source = _one_for_one(delay, size, steps * policy.size)
+    replaced = np.repeat(arrival[group - 1 :: group], group)
+    start = np.concatenate([np.zeros(size), replaced])
+    return Refilled(who, start, start, drawn, arrival, source)
 
-    # Of two times, not of two delays: they may round to one.
-    answers = start + drawn.seconds <= start + patience
-    counted = answers[source].reshape(steps, buffer).sum(axis=1)
-    counted[counted < least] = 0  # abandoned
-    if not counted.any():
+
+def _timeout(policy: Buffer) -> float:
+    return np.inf if policy.client_timeout is None else policy.client_timeout
+
+
+def _check_arrivals(arrival: NDArray[np.float64], policy: Buffer) -> None:
+    if not np.isfinite(arrival[-1]):
+        stuck = int(np.argmax(np.isinf(arrival))) // policy.size
+        raise BadInput(
+            f"server step {stuck} never comes: fewer than buffer={policy.size} of the "
+            f"concurrency={policy.concurrency} clients in flight ever report; set "
+            "`client_timeout`, or check the latencies, the faults and the availability"
+        )
+
+
+def _count(refilled: Refilled, policy: Buffer, steps: int) -> _Counted:
+    # By times, not by latencies: they may round to one.
+    start, least = refilled.start, policy.minimum or 1
+    answers = start + refilled.drawn.seconds <= start + _timeout(policy)
+    reports = answers[refilled.source].reshape(steps, policy.size).sum(axis=1)
+    reports[reports < least] = 0  # abandoned
+    if not reports.any():
         raise BadInput(
             f"all {steps} server steps are abandoned: fewer than minimum={least} of "
-            f"buffer={buffer} clients report within client_timeout={client_timeout} s; "
+            f"buffer={policy.size} clients report within client_timeout={policy.client_timeout} s; "
             "raise it, lower `minimum`, or check the faults"
         )
+    return _Counted(answers, reports)
+
+
+def _table(refilled: Refilled, counted: _Counted, policy: Buffer, fleet: DrawnFleet) -> Schedule:
+    who, start, asked, drawn, arrival, source = refilled
+    steps = len(counted.reports)
+    leader = _leaders(len(who), policy)
+    # Dispatches before the last report; the others never happen.
+    kept = slice(0, int(np.sum((start < arrival[-1]) | (leader <= source[-1]))))
     step = np.full(len(who), steps, np.int32)
-    step[source] = np.repeat(np.arange(steps, dtype=np.int32), buffer)
+    step[source] = np.repeat(np.arange(steps, dtype=np.int32), policy.size)
+    made = np.append(counted.reports > 0, False)[step]
     fate = np.where(step < steps, Fate.ON_TIME, Fate.IN_FLIGHT).astype(np.int8)
-    fate[(step < steps) & ~(answers & np.append(counted > 0, False)[step])] = Fate.UNUSED
+    fate[(step < steps) & ~(counted.answers & made)] = Fate.UNUSED
     fate[lost(drawn.fault)] = Fate.LOST
     step[fate != Fate.ON_TIME] = steps
-    kept = slice(0, started)
+    time = arrival[policy.size - 1 :: policy.size]
     return Schedule(
         client=who[kept],
-        version=_reports_before(arrival, source, start[kept], leader[kept]) // buffer,
+        version=_reports_before(arrival, source, start[kept], leader[kept]) // policy.size,
         asked=asked[kept],
         start=start[kept],
         report=(start + drawn.seconds)[kept],
@@ -141,34 +134,22 @@ def buffered(
         time=time,
         duration=np.diff(time, prepend=0.0),
         ready=time,
-        updates=counted.cumsum(),
-        clients=clients,
+        updates=counted.reports.cumsum(),
+        fleet=fleet,
     )
 
 
-def check(
-    *,
-    buffer: int,
-    concurrency: int,
-    updates: int,
-    client_timeout: float | None,
-    minimum: int | None,
-) -> tuple[int, int]:
-    """Refuses what no population makes good; how many server steps, and how many reports each."""
-    schedule.check_positive(buffer=buffer, concurrency=concurrency, updates=updates)
-    least = schedule.least_reports(minimum, buffer, "buffer", client_timeout, "client_timeout")
-    if buffer > concurrency:
-        raise BadInput(
-            f"buffer={buffer} reports can never come from concurrency={concurrency} "
-            "clients; lower `buffer` or raise `concurrency`"
-        )
-    return schedule.whole_steps(updates, buffer, "server step", "buffer"), least
+def _leaders(dispatches: int, policy: Buffer) -> NDArray[np.int64]:
+    """The first dispatch of the group that each dispatch starts with."""
+    first = np.zeros(policy.concurrency, np.int64)
+    later = np.arange(policy.concurrency, dispatches + policy.group, policy.group)
+    return np.concatenate([first, np.repeat(later, policy.group)])[:dispatches]
 
 
 def _group_by_group(
     delay: NDArray[np.float64], concurrency: int, group: int, reports: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Reports in order, when each `group` of them is replaced together at its last one."""
+    """Reports in order, if each `group` of them is replaced together at the last one."""
     arrival, source = np.empty(reports), np.empty(reports, np.int64)
     sequence = np.argsort(delay[:concurrency], kind="stable")
     waiting = delay[sequence]  # sorted by (time, sequence) throughout
@@ -196,7 +177,7 @@ def _group_by_group(
 def _one_for_one(
     delay: NDArray[np.float64], concurrency: int, reports: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Reports in order, when each is replaced at its own time."""
+    """Reports in order, if each is replaced when it arrives."""
     arrival, source = np.empty(reports), np.empty(reports, np.int64)
     heap = list(zip(delay[:concurrency].tolist(), range(concurrency), strict=True))
     heapq.heapify(heap)

@@ -1,15 +1,16 @@
-"""Distributions as functions of a standard normal draw z, so that any two can be correlated.
+"""Distributions: their descriptions, and functions of a standard normal draw z.
 
-    log-normal           exp(mu + sigma z)
-    constant             value
-    shifted exponential  shift + scale E            E = -log(1 - U), U = Phi(z)
-    gamma                the U-quantile of Gamma(shape) times scale
+    LogNormal            exp(mu + sigma z)
+    Constant             value
+    ShiftedExponential   shift + scale E            E = -log(1 - U), U = Phi(z)
+    Gamma                the U-quantile of Gamma(shape) times scale
     Pareto               minimum exp(E / alpha)
-    samples              the U-quantile of measured values
-    percentiles          a table of percentiles, log-normal between and beyond them
+    Samples              the U-quantile of measured values
+    Percentiles          a table of percentiles, log-normal between and beyond them
 
-Each is built once, checks its parameters then, and afterwards only maps arrays to arrays.
-SciPy is loaded by those that need Phi; the log-normal model of the paper is NumPy alone.
+`sampler(description)` checks the parameters once and returns z -> values. As every distribution is
+a function of z, any two can be correlated. SciPy is loaded by those that need Phi; the log-normal
+model of the paper is NumPy alone.
 """
 
 import math
@@ -22,32 +23,153 @@ from numpy.typing import NDArray
 
 from stragglers._core import csv_files
 from stragglers._core.errors import BadInput, shown
+from stragglers._core.schema import Settings
 
 Array = NDArray[np.float64]
-Distribution = Callable[[Array], Array]
+Sampler = Callable[[Array], Array]
+Z95 = 1.6448536269514722  # Phi(Z95) = 0.95
 
 
-def lognormal(mu: float, sigma: float) -> Distribution:
+class LogNormal(Settings, frozen=True, kw_only=True, tag="lognormal", tag_field="kind"):
+    """exp(mu + sigma z), given by one pair of parameters.
+
+    The pairs are `mu` and `sigma` (of the natural logarithm), `median` and `sigma`, `mean` and
+    `sd`, or `p50` and `p95`.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.LogNormal(p50=26, p95=180)
+        LogNormal(p50=26, p95=180)
+    """
+
+    mu: float | None = None  #: Mean of the natural logarithm: the median is e^mu.
+    sigma: float | None = None  #: Standard deviation of the natural logarithm.
+    median: float | None = None  #: Median of the values themselves; goes with `sigma`.
+    mean: float | None = None  #: Mean of the values; goes with `sd`.
+    sd: float | None = None  #: Standard deviation of the values; goes with `mean`.
+    p50: float | None = None  #: 50th percentile; goes with `p95`.
+    p95: float | None = None  #: 95th percentile; goes with `p50`.
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The parameters that are set, in the order of the fields."""
+        every = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in every.items() if value is not None}
+
+    def __repr__(self) -> str:
+        return f"LogNormal({', '.join(f'{name}={value}' for name, value in self.given.items())})"
+
+
+class Constant(Settings, frozen=True, tag="constant", tag_field="kind"):
+    """Always the same value; infinity means never."""
+
+    value: float  #: The value.
+
+
+class ShiftedExponential(
+    Settings, frozen=True, kw_only=True, tag="shifted_exponential", tag_field="kind"
+):
+    """A fixed part and an exponential part."""
+
+    shift: float  #: The fixed part.
+    scale: float  #: Mean of the exponential part.
+
+
+class Gamma(Settings, frozen=True, kw_only=True, tag="gamma", tag_field="kind"):
+    """Gamma distribution with mean shape * scale."""
+
+    shape: float  #: Shape.
+    scale: float  #: Scale.
+
+
+class Pareto(Settings, frozen=True, kw_only=True, tag="pareto", tag_field="kind"):
+    """P(T > t) = (minimum / t) ** alpha; the mean is infinite for alpha <= 1."""
+
+    minimum: float  #: Least value.
+    alpha: float  #: Tail index: the smaller, the heavier the tail.
+
+
+class Samples(Settings, frozen=True, tag="samples", tag_field="kind"):
+    """Measured values: the column of a CSV file."""
+
+    file: str  #: CSV file of measured values; a relative path starts at the settings' folder.
+    column: str | None = None  #: Name of its column; not set, the file has one and no header.
+
+
+class Percentiles(Settings, frozen=True, tag="percentiles", tag_field="kind"):
+    """Published percentiles, such as {"50": 26, "95": 180}."""
+
+    table: dict[str, float]  #: Percentile, between 0 and 100, and its value.
+
+
+Distribution = LogNormal | Constant | ShiftedExponential | Gamma | Pareto | Samples | Percentiles
+
+
+def sampler(given: Distribution) -> Sampler:
+    """Maps standard normal draws to values of a distribution."""
+    match given:
+        case LogNormal():
+            return lognormal(*_log_moments(given))
+        case Constant(value):
+            return constant(value)
+        case ShiftedExponential():
+            return shifted_exponential(given.shift, given.scale)
+        case Gamma():
+            return gamma(given.shape, given.scale)
+        case Pareto():
+            return pareto(given.minimum, given.alpha)
+        case Samples(file, column):
+            return samples(file, column)
+        case Percentiles(table):
+            return percentiles(table)
+    raise BadInput(f"{shown(given)} given, expected a distribution such as LogNormal or Constant")
+
+
+def _log_moments(description: LogNormal) -> tuple[float, float]:
+    """mu and sigma of a log-normal that may be given by another pair."""
+    given = description.given
+    match tuple(given):
+        case ("mu", "sigma"):
+            return given["mu"], given["sigma"]
+        case ("sigma", "median"):
+            _above("lognormal", 0, median=given["median"])
+            return math.log(given["median"]), given["sigma"]
+        case ("mean", "sd"):
+            _above("lognormal", 0, mean=given["mean"])
+            _at_least("lognormal", 0, sd=given["sd"])
+            variance = math.log1p((given["sd"] / given["mean"]) ** 2)
+            return math.log(given["mean"]) - variance / 2, math.sqrt(variance)
+        case ("p50", "p95"):
+            _above("lognormal", 0, p50=given["p50"])
+            _at_least("lognormal", given["p50"], p95=given["p95"])
+            return math.log(given["p50"]), math.log(given["p95"] / given["p50"]) / Z95
+    raise BadInput(
+        f"{description} given, expected one pair of parameters: mu and sigma, median and sigma, "
+        "mean and sd, or p50 and p95"
+    )
+
+
+def lognormal(mu: float, sigma: float) -> Sampler:
     """Median exp(mu), natural logarithm."""
     _finite("lognormal", mu=mu)
     _at_least("lognormal", 0, sigma=sigma)
     return lambda z: _exp(mu + sigma * z)
 
 
-def constant(value: float) -> Distribution:
+def constant(value: float) -> Sampler:
     """Always `value`; infinity is allowed and means: never."""
     if math.isnan(value) or value < 0:
         raise BadInput(f"constant: value={value}, expected a number >= 0 (or inf)")
     return lambda z: np.full_like(z, value)
 
 
-def shifted_exponential(shift: float, scale: float) -> Distribution:
+def shifted_exponential(shift: float, scale: float) -> Sampler:
     """The usual model of earlier work: a fixed part and an exponential one."""
     _at_least("shifted_exponential", 0, shift=shift, scale=scale)
     return lambda z: shift + scale * _exponential(z)
 
 
-def gamma(shape: float, scale: float) -> Distribution:
+def gamma(shape: float, scale: float) -> Sampler:
     """Mean shape * scale."""
     _above("gamma", 0, shape=shape, scale=scale)
 
@@ -60,20 +182,20 @@ def gamma(shape: float, scale: float) -> Distribution:
     return quantile
 
 
-def pareto(minimum: float, alpha: float) -> Distribution:
+def pareto(minimum: float, alpha: float) -> Sampler:
     """P(T > t) = (minimum / t) ** alpha; the mean is infinite for alpha <= 1."""
     _above("pareto", 0, minimum=minimum, alpha=alpha)
     return lambda z: minimum * _exp(_exponential(z) / alpha)
 
 
-def samples(file: str | Path, column: str | None = None) -> Distribution:
+def samples(file: str | Path, column: str | None = None) -> Sampler:
     """Measured values: a CSV file of one number a line, or the named column of one."""
     values = np.sort(_read_column(Path(file), column))
     levels = (np.arange(values.size) + 0.5) / values.size
     return lambda z: np.interp(_uniform(z), levels, values)
 
 
-def percentiles(table: Mapping[str, float]) -> Distribution:
+def percentiles(table: Mapping[str, float]) -> Sampler:
     """Interpolates between published percentiles, such as {"50": 26, "95": 180}.
 
     Between two percentiles the logarithm is linear in z, as if each piece were log-normal; the
@@ -106,17 +228,6 @@ def percentiles(table: Mapping[str, float]) -> Distribution:
         return np.exp(np.interp(z, knots, logs) + slopes[0] * below + slopes[-1] * above)
 
     return quantile
-
-
-DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
-    "lognormal": lognormal,
-    "constant": constant,
-    "shifted_exponential": shifted_exponential,
-    "gamma": gamma,
-    "pareto": pareto,
-    "samples": samples,
-    "percentiles": percentiles,
-}
 
 
 def _exp(x: Array) -> Array:

@@ -1,15 +1,15 @@
-"""What may go wrong with a client, from being started until its report is counted.
+"""Faults: what can go wrong with a client between its start and its report.
 
-    drop_out        never reports, and never began to work
-    crash           never reports; its device worked for a uniform part of its time
-    nan, inf, huge  reports a delta of such numbers: the server drops it
-    duplicate       reports twice: the server counts one
-    left            was no longer there when it would have been done (availability.py)
+    drop_out        never reports, and never begins to work
+    crash           never reports; its device works for a uniform part of its time
+    nan, inf, huge  reports a delta of such numbers, which the server drops
+    duplicate       reports twice; the server counts one
+    left            goes offline before it finishes (availability.py)
 
-Each but the last strikes a share of dispatches: of everybody, of a group, or of a client. Dispatch
-number d takes row d of a stream for each fault, so that a fault changes no other draw, a larger
-share strikes whoever a smaller one strikes, and a longer budget continues a shorter one. Where two
-strike one dispatch, the first of the list is what happens.
+Each fault but the last strikes a share of dispatches: of all clients, of a group, or of one client.
+Dispatch d takes row d of one stream for each fault. So a fault changes no other draw, a larger
+share strikes every dispatch that a smaller one strikes, and a longer budget continues a shorter
+one. Where two faults strike one dispatch, the first of the list happens.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,9 +21,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers._core import csv_files, random_streams
-from stragglers._core.errors import BadInput, did_you_mean, shown
+from stragglers._core.errors import BadInput, about, did_you_mean, shown
 from stragglers._core.random_streams import Purpose
+from stragglers._core.schema import Settings, Share
 from stragglers.planning.population import Population
+
+
+class Faults(Settings, frozen=True):
+    """Shares of dispatches that fail: of all clients, or by the name of their group.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Faults(drop_out={"older": 0.1}).drop_out
+        {'older': 0.1}
+    """
+
+    drop_out: Share | dict[str, Share] = 0.0  #: Share of dispatches that never begin to work.
+    crash: Share | dict[str, Share] = 0.0  #: Share that stops after a part of its work.
+    nan: Share | dict[str, Share] = 0.0  #: Share whose report holds NaN.
+    inf: Share | dict[str, Share] = 0.0  #: Share whose report holds infinity.
+    huge: Share | dict[str, Share] = 0.0  #: Share whose report holds enormous finite numbers.
+    duplicate: Share | dict[str, Share] = 0.0  #: Share that reports twice.
+    #: CSV file with a column `client` and a column of shares for each fault, a line a client.
+    csv: str | None = None
 
 
 class Fault(IntEnum):
@@ -59,10 +79,28 @@ class Struck(NamedTuple):
 
 
 Shares = Mapping[Fault, NDArray[np.float64]]  # of the dispatches of each client
-Faults = Callable[[int, NDArray[np.integer]], Struck]  # (first dispatch's number, clients)
+DrawFaults = Callable[[int, NDArray[np.integer]], Struck]  # (first dispatch's number, clients)
 
 
-def faults(shares: Shares, *, seed: int) -> Faults:
+def shares_of(given: Faults, population: Population) -> Shares:
+    """Each client's shares, from numbers, groups and a file."""
+    shares: dict[Fault, NDArray[np.float64]] = {}
+    for name, fault in NAMES.items():
+        share = getattr(given, name)
+        if isinstance(share, dict):
+            with about(f"faults.{name}"):
+                shares[fault] = population.by_group(share, 0.0)
+        elif share:
+            shares[fault] = np.full(population.clients, share)
+    for fault, column in (from_csv(given.csv, population) if given.csv else {}).items():
+        if fault in shares:
+            name = fault.name.lower()
+            raise BadInput(f"faults.{name} is given here and in {given.csv}, expected one of them")
+        shares[fault] = column
+    return shares
+
+
+def faults(shares: Shares, *, seed: int) -> DrawFaults:
     """Builds the faults of every dispatch from each client's shares."""
 
     def draw(first: int, clients: NDArray[np.integer]) -> Struck:
@@ -84,19 +122,19 @@ def faults(shares: Shares, *, seed: int) -> Faults:
 
 
 def lost(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Whose report never comes."""
+    """Marks dispatches whose report never arrives."""
     return (fault == Fault.DROP_OUT) | (fault == Fault.CRASH) | (fault == Fault.LEFT)
 
 
 def corrupted(fault: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Whose report comes, and is dropped for what it holds."""
+    """Marks dispatches whose report arrives and is dropped for its numbers."""
     return (fault >= Fault.NAN) & (fault <= Fault.HUGE)
 
 
 def from_csv(file: str | Path, population: Population) -> dict[Fault, NDArray[np.float64]]:
     """Reads `client` and a column of shares for each fault, a line for every client in any order.
 
-    Clients go by their names in the population's own file, or else by its numbers, from 0 on.
+    Clients go by their names in the clients file, or by index from 0 if there is none.
     """
     path = Path(file)
     rows = csv_files.rows(path, "a CSV file of faults")

@@ -1,15 +1,12 @@
-"""Who the clients are: how many examples each holds, and which group it belongs to.
+"""Clients: how many examples each holds, and which group it belongs to.
 
 A schedule needs nothing else of a client, so a population exists with or without data: counted
-from a task's examples, read from a CSV file, made up from distributions, or one of the models of
-the paper's tasks below. `origin` says which, and every output repeats it.
-
-The paper's split: the clients richest in the straggler classes are the stragglers; everybody
-else loses those classes (Hard et al., section 4.1). Sizes here are those after the removal.
+from a task's examples, read from a CSV file, drawn from distributions (`Clients`), or one of the
+models of the paper's tasks (paper_populations.py). `origin` says which; every output repeats it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +14,69 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers._core import csv_files, random_streams
-from stragglers._core.errors import BadInput, did_you_mean, shown
-from stragglers.planning.cifar_partition import FINE_PER_COARSE, dirichlet_partition
-from stragglers.planning.distributions import Distribution
+from stragglers._core.errors import BadInput, about, did_you_mean, shown
+from stragglers._core.schema import Count, Settings
+from stragglers.planning.distributions import Distribution, Sampler, sampler
 
 COLUMNS = ["client", "examples", "group", "tokens"]  # of a CSV file
-PAPER_GROUPS = ("standard", "straggler")
 LEAST_TOKENS, MOST_TOKENS = 1e-6, 1e9  # of one example
 MOST_EXAMPLES = 10**15  # of one client; float64 counts that far exactly
-VEHICLES = (18, 19)  # CIFAR-100's coarse classes "vehicles 1" and "vehicles 2"
-EMNIST_STRAGGLERS, CIFAR100_STRAGGLERS = (800, 3400), (125, 500)  # of so many clients
+
+
+class ClientGroup(Settings, frozen=True):
+    """A group of clients and the distribution of their sizes."""
+
+    clients: Count  #: Number of clients.
+    examples: Distribution  #: Training examples of a client; rounded to whole numbers.
+
+
+class Clients(Settings, frozen=True, tag="fleet", tag_field="name"):
+    """Clients without data, for planning alone: by group, or from a CSV file."""
+
+    groups: dict[str, ClientGroup] | None = None  #: Groups of clients, by name.
+    #: CSV file with the columns client, examples, group, and optionally tokens (per example).
+    csv: str | None = None
+
+
+def clients(
+    number: int,
+    *,
+    examples: Distribution | Mapping[str, Distribution],
+    groups: Mapping[str, float] | None = None,
+) -> Clients:
+    """Describes clients whose sizes are drawn from a distribution.
+
+    Args:
+        number: Number of clients.
+        examples: Distribution of the number of training examples of a client; or one for each
+            group, by name.
+        groups: Each group's share of the clients; by default all clients form one group, `all`.
+
+    Returns:
+        A description for `Fleet`; `schedule` draws the sizes by its seed.
+
+    Raises:
+        BadInput: If the shares do not add up to 1, or a group would have no client.
+
+    Example:
+        >>> import stragglers as st
+        >>> sizes = st.LogNormal(median=120, sigma=0.8)
+        >>> fleet = st.clients(1000, groups={"recent": 0.75, "older": 0.25}, examples=sizes)
+        >>> [(name, group.clients) for name, group in fleet.groups.items()]
+        [('recent', 750), ('older', 250)]
+    """
+    groups = {"all": 1.0} if groups is None else groups
+    if abs(math.fsum(groups.values()) - 1) > 1e-9 or min(groups.values()) <= 0:
+        raise BadInput(f"groups={dict(groups)}, expected shares above 0 that add up to 1")
+    edges = np.rint(number * np.cumsum([0.0, *groups.values()])).astype(int)
+    counts = dict(zip(groups, np.diff(edges).tolist(), strict=True))
+    if min(counts.values()) < 1:
+        raise BadInput(f"groups={dict(groups)} of {number} clients: a group has no client")
+    of_group = examples if isinstance(examples, Mapping) else dict.fromkeys(groups, examples)
+    for name in groups:
+        if name not in of_group:
+            raise BadInput(f"no examples for group {name!r}; {did_you_mean(name, of_group)}")
+    return Clients({name: ClientGroup(counts[name], of_group[name]) for name in groups})
 
 
 class Population(NamedTuple):
@@ -42,7 +92,7 @@ class Population(NamedTuple):
         return len(self.examples)
 
     def by_group(self, given: Mapping[str, float], otherwise: float) -> NDArray[np.float64]:
-        """Each client's number, from its group's; groups that are not named have another."""
+        """Each client's number, from its group's; clients of other groups have `otherwise`."""
         for name in given:
             if name not in self.groups:
                 raise BadInput(
@@ -51,18 +101,18 @@ class Population(NamedTuple):
         return np.array([given.get(name, otherwise) for name in self.groups])[self.group]
 
     def numbers(self) -> dict[str, int]:
-        """Each client's number, by what files call it."""
+        """The index of each client, by its name in files."""
         names = self.names or map(str, range(self.clients))
         return {name: number for number, name in enumerate(names)}
 
     def known_by(self) -> str:
-        """What files call clients, in words."""
+        """How files name clients, in words."""
         if self.names:
-            return "the names that its clients have there"
-        return f"its number from 0 to {self.clients - 1}"
+            return "the client names of that file"
+        return f"its index, from 0 to {self.clients - 1}"
 
     def cost(self) -> NDArray[np.float64]:
-        """Of an example of each client by its tokens, against the mean over all examples."""
+        """Cost of an example of each client by its tokens, relative to the mean example."""
         if self.tokens is None:
             raise BadInput(
                 f"latency.cost: 'tokens' given, but of {self.origin} they are not known; expected "
@@ -73,17 +123,30 @@ class Population(NamedTuple):
         return self.tokens * (self.examples.sum() / total) if total else np.ones(self.clients)
 
 
-def fleet(groups: Mapping[str, tuple[int, Distribution]], seed: int = 0) -> Population:
-    """A made-up fleet: each named group has a number of clients and a distribution of sizes."""
+def drawn(given: Clients, seed: int) -> Population:
+    """The clients of a description, with sizes drawn by a seed or read from its file."""
+    match given:
+        case Clients(groups=None, csv=str(file)):
+            return from_csv(file)
+        case Clients(groups=dict(groups), csv=None):
+            with_samplers = {}
+            for name, group in groups.items():
+                with about(f"task.groups.{name}.examples"):
+                    with_samplers[name] = group.clients, sampler(group.examples)
+            return made_up(with_samplers, seed)
+    raise BadInput("task: a fleet needs `csv` or `groups`, and not both")
+
+
+def made_up(groups: Mapping[str, tuple[int, Sampler]], seed: int = 0) -> Population:
+    """Named groups, each with a number of clients and a distribution of sizes."""
     if not groups:
         raise BadInput("a fleet without groups; name at least one with `clients` and `examples`")
     sizes = []
-    for index, (name, (clients, examples)) in enumerate(groups.items()):
-        if clients < 1:
-            raise BadInput(f"group {name!r}: clients={clients}, expected at least 1")
-        z = random_streams.generator(seed, random_streams.Purpose.SIZES, index).standard_normal(
-            clients
-        )
+    for index, (name, (number, examples)) in enumerate(groups.items()):
+        if number < 1:
+            raise BadInput(f"group {name!r}: clients={number}, expected at least 1")
+        stream = random_streams.generator(seed, random_streams.Purpose.SIZES, index)
+        z = stream.standard_normal(number)
         sizes.append(_whole(examples(z), f"group {name!r}"))
     group = np.repeat(np.arange(len(groups), dtype=np.int16), [len(s) for s in sizes])
     return Population(np.concatenate(sizes), group, tuple(groups), "a made-up fleet")
@@ -165,109 +228,3 @@ def _whole(sizes: NDArray[np.float64], where: str) -> NDArray[np.int64]:
             f"{MOST_EXAMPLES:.0e}; check the distribution"
         )
     return np.rint(sizes).astype(np.int64)
-
-
-def cifar100(
-    partition_seed: int = 0,
-    stragglers: int | None = None,
-    straggler_classes: Sequence[int] = VEHICLES,
-) -> Population:
-    """CIFAR-100's 500 clients, partitioned anew from labels alone; 125 of them stragglers."""
-    coarse = dirichlet_partition(partition_seed) // FINE_PER_COARSE
-    clients, each = coarse.shape
-    split = straggler_split(
-        np.isin(coarse, straggler_classes).ravel(),
-        np.arange(0, coarse.size + 1, each),
-        share(clients, CIFAR100_STRAGGLERS) if stragglers is None else stragglers,
-    )
-    origin = f"CIFAR-100's Dirichlet partition made from labels alone (seed {partition_seed})"
-    return split.population(origin)
-
-
-class Split(NamedTuple):
-    """The paper's split of clients, and what it leaves of their examples."""
-
-    straggler: NDArray[np.bool_]  # of each client
-    keep: NDArray[np.bool_]  # of each example: not a straggler class with a standard client
-    examples: NDArray[np.int64]  # of each client, after the removal
-
-    def population(self, origin: str) -> Population:
-        return Population(self.examples, self.straggler.astype(np.int16), PAPER_GROUPS, origin)
-
-
-def straggler_split(slow: NDArray[np.bool_], offsets: NDArray[np.int64], stragglers: int) -> Split:
-    """Splits clients whose rows lie side by side; `slow` marks examples of straggler classes.
-
-    A client that loses everything keeps its place, with no examples.
-    """
-    clients = len(offsets) - 1
-    if not 0 <= stragglers <= clients:
-        raise BadInput(f"stragglers={stragglers} of {clients} clients, expected at most {clients}")
-    owner = np.repeat(np.arange(clients), np.diff(offsets))
-    straggler = most(np.bincount(owner[slow], minlength=clients), stragglers)
-    keep = straggler[owner] | ~slow
-    return Split(straggler, keep, np.bincount(owner[keep], minlength=clients))
-
-
-def share(clients: int, published: tuple[int, int]) -> int:
-    """As many stragglers among these clients as the paper has among its own, at least one."""
-    stragglers, of = published
-    return max(1, round(clients * stragglers / of))
-
-
-def most(count: NDArray[np.int64], stragglers: int) -> NDArray[np.bool_]:
-    """Marks the clients with the highest counts; equal counts go to the lower index."""
-    marked = np.zeros(len(count), bool)
-    marked[np.argsort(-count, kind="stable")[:stragglers]] = True
-    return marked
-
-
-def emnist() -> Population:
-    """A model of EMNIST's 3,400 writers, 800 of them stragglers.
-
-    Real writers are of two kinds, short and long; the tables are percentiles of LEAF's writers
-    (standard ones without their digits 0-4). Only the share of long writers in each group was
-    fitted: to the paper's latency percentiles and to the published total, never to its times.
-    """
-    short, long = [0, 0.05, 0.25, 0.5, 0.75, 1], [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]
-    standard = np.concatenate(
-        [
-            np.interp(_midpoints(1363), short, [28, 70, 88, 95, 100, 105]),
-            np.interp(_midpoints(1237), long, [13, 93, 178, 232, 277, 331, 371]),
-        ]
-    )
-    straggler = np.concatenate(
-        [
-            np.interp(_midpoints(661), short, [134, 150, 157, 160, 162, 165]),
-            np.interp(_midpoints(139), long, [60, 140, 225, 279, 324, 378, 418]),
-        ]
-    )
-    return _paper_model(standard, straggler, "a model of EMNIST's client sizes, not its data")
-
-
-def stackoverflow() -> Population:
-    """A model of StackOverflow's 342,477 users, 93,882 of them stragglers.
-
-    A floor (users of under 100 sentences were removed from the data) plus a log-normal excess,
-    fitted to the paper's latency percentiles and the published total of 135,818,730 sentences,
-    which pins the tail; never to its times.
-    """
-    from scipy.special import ndtri
-
-    standard = 70.9 + np.exp(4.525 + 1.2575 * ndtri(_midpoints(248_595)))
-    straggler = 111.5 + np.exp(5.046 + 1.653 * ndtri(_midpoints(93_882)))
-    return _paper_model(
-        standard, straggler, "a model of StackOverflow's client sizes, not its data"
-    )
-
-
-def _midpoints(clients: int) -> NDArray[np.float64]:
-    return (np.arange(clients) + 0.5) / clients
-
-
-def _paper_model(
-    standard: NDArray[np.float64], straggler: NDArray[np.float64], origin: str
-) -> Population:
-    group = np.repeat(np.arange(2, dtype=np.int16), [len(standard), len(straggler)])
-    sizes = np.rint(np.concatenate([standard, straggler])).astype(np.int64)
-    return Population(sizes, group, PAPER_GROUPS, origin)

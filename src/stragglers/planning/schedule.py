@@ -1,19 +1,18 @@
-"""Who starts when, from which version, and which server step its report meets: time as data.
+"""Schedules: who starts when, from which version, and which server step each report meets.
 
-A `Schedule` is the whole history of an experiment, decided before any training. Synchronous rounds
-(rounds.py) and asynchronous buffers (buffered.py) make the same table by the same rules:
+A `Schedule` is the whole history of a training, decided before it begins: time as data. Rounds
+(rounds.py) and buffers (buffered.py) make the same table by the same rules:
 
     order      by (time, kind, sequence), reports before dispatches: reports that arrive together
-               count in the order in which their clients were started, and a client that starts at
-               a time knows every report of that time whose client started before it
+               count in the order in which their clients started, and a client that starts at a time
+               knows every report of that time whose client started before it
     clock      float64 seconds, made by addition only
-    clients    one that is still under way may be drawn again, unless whoever is busy is skipped;
-               where clients are not always there, a group starts when enough of them are
-    patience   nobody knows that a report will never come, so waiting has an end where one is
-               declared; a step on fewer than `minimum` reports is abandoned: nobody's report
-               counts, version and clock advance
-    budget     updates / goal rounds, or updates / buffer steps, whatever becomes of them; fewer
-               where late reports count, too
+    clients    a client in flight may be selected again, unless busy clients are skipped; where
+               clients go offline, a group starts when enough of them are idle
+    patience   no server knows that a report will never arrive, so waiting ends where a time-out is
+               declared; a step on fewer than `minimum` reports is abandoned: none of them counts,
+               version and clock advance
+    budget     updates / goal rounds, or updates / buffer steps; fewer where late reports count too
 """
 
 from collections.abc import Sequence
@@ -24,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers._core.errors import BadInput
-from stragglers.planning.availability import Availability
-from stragglers.planning.faults import Faults, lost
-from stragglers.planning.latency import Latency
+from stragglers.planning.faults import DrawFaults, lost
+from stragglers.planning.fleet import DrawnFleet
+from stragglers.planning.latency import DrawLatency
+from stragglers.planning.population import Population
 
-Busy = Literal["again", "skip"]  # what becomes of clients that still work when others are drawn
 # What becomes of late reports: nothing; they join the next server step's sum; or they are settled,
 # after the step during which they arrive, or once for every round when all of its are in.
 Settles = Literal["never", "next_step", "at_arrival", "by_round"]
@@ -40,9 +39,9 @@ class Fate(IntEnum):
 
     ON_TIME = 0  # in the server step that it was meant for
     LATE = 1  # after its round closed, but within the limit for late reports
-    UNUSED = 2  # nobody waited for it
-    IN_FLIGHT = 3  # not decided when the plan ends
-    LOST = 4  # it never comes: the client dropped out or crashed
+    UNUSED = 2  # after the limit for late reports, or without one
+    IN_FLIGHT = 3  # not decided when the schedule ends
+    LOST = 4  # it never arrives: the client dropped out, crashed or went offline
 
 
 class Schedule(NamedTuple):
@@ -50,11 +49,11 @@ class Schedule(NamedTuple):
 
     client: NDArray[np.int32]
     version: NDArray[np.int32]  # server steps behind the model that the client starts from
-    asked: NDArray[np.float64]  # seconds; when its group was, to start when enough are idle
+    asked: NDArray[np.float64]  # seconds; when its group was due, to start once enough are idle
     start: NDArray[np.float64]  # seconds
-    report: NDArray[np.float64]  # seconds; infinite if it never comes
-    stop: NDArray[np.float64]  # when its device is done: at its report, or when it failed
-    works: NDArray[np.float64]  # seconds that it works until then
+    report: NDArray[np.float64]  # seconds; infinite if it never arrives
+    stop: NDArray[np.float64]  # when its device stops: at its report, or when it failed
+    works: NDArray[np.float64]  # seconds of work until then
     examples: NDArray[np.int64]  # local work that the client does, or may do under a time limit
     cut: NDArray[np.bool_]  # whether a time limit ends it: only whole batches are done by then
     fault: NDArray[np.int8]  # see faults.Fault
@@ -66,7 +65,15 @@ class Schedule(NamedTuple):
     ready: NDArray[np.float64]  # when the step's late reports are in too, in the order of steps
     updates: NDArray[np.int64]  # client updates counted so far against the budget
 
-    clients: int  # of the population that it was made for
+    fleet: DrawnFleet  # as its seed drew it
+
+    @property
+    def population(self) -> Population:
+        return self.fleet.population
+
+    @property
+    def clients(self) -> int:
+        return self.population.clients
 
     @property
     def steps(self) -> int:
@@ -74,7 +81,7 @@ class Schedule(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When training is over, seconds."""
+        """Seconds until training is over."""
         return float(self.ready[-1])
 
     def steps_at(self, *, updates: Sequence[int] = (), times: Sequence[float] = ()) -> list[int]:
@@ -87,15 +94,17 @@ class Schedule(NamedTuple):
 class Drawn(NamedTuple):
     """Columns over dispatches."""
 
-    seconds: NDArray[np.float64]  # infinite for whoever fails
+    seconds: NDArray[np.float64]  # infinite for a client that fails
     examples: NDArray[np.int64]
     cut: NDArray[np.bool_]
     fault: NDArray[np.int8]
-    works: NDArray[np.float64]  # seconds that its device works
-    stops: NDArray[np.float64]  # seconds until it is done, with those in which it pauses
+    works: NDArray[np.float64]  # seconds of work of its device
+    stops: NDArray[np.float64]  # seconds until it stops, pauses included
 
 
-def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32], start: int = 0) -> Drawn:
+def drawn(
+    latency: DrawLatency, faults: DrawFaults | None, who: NDArray[np.int32], start: int = 0
+) -> Drawn:
     """What becomes of every dispatch from number `start` on, part by part."""
     seconds, examples = np.empty(len(who)), np.empty(len(who), np.int64)
     cut = np.empty(len(who), bool)
@@ -116,7 +125,7 @@ def drawn(latency: Latency, faults: Faults | None, who: NDArray[np.int32], start
 def _check_drawn(
     seconds: NDArray[np.float64], examples: NDArray[np.int64], who: NDArray[np.int32], start: int
 ) -> None:
-    """Refuses a clock that would run backwards; a latency is anybody's function."""
+    """Refuses a clock that would run backwards: a latency may be the user's own function."""
     for what, column in (("seconds", seconds), ("examples", examples)):
         sound = column >= 0
         if not sound.all():  # nor is NaN
@@ -127,75 +136,36 @@ def _check_drawn(
             )
 
 
-def chances(
-    clients: int, check_in: NDArray[np.float64] | None, there: Availability | None
-) -> NDArray[np.float64]:
-    """How likely each client is to be drawn, against the others; none that never is there."""
-    weight = np.ones(clients) if check_in is None else check_in
-    return weight if there is None else np.where(np.diff(there.first) > 0, weight, 0.0)
+def chances(fleet: DrawnFleet) -> NDArray[np.float64]:
+    """How likely each client is to be selected, relative to others; 0 if it is never online."""
+    weight = np.ones(fleet.population.clients) if fleet.check_in is None else fleet.check_in
+    return (
+        weight if fleet.online is None else np.where(np.diff(fleet.online.first) > 0, weight, 0.0)
+    )
 
 
-def check_drawable(
-    name: str,
-    size: int,
-    clients: int,
-    check_in: NDArray[np.float64] | None,
-    there: Availability | None,
-) -> None:
+def check_drawable(name: str, size: int, fleet: DrawnFleet) -> None:
     """Refuses to draw more clients at once than there are, or than ever check in."""
+    clients, check_in, online = fleet.population.clients, fleet.check_in, fleet.online
     if check_in is not None and (
         len(check_in) != clients or not (np.isfinite(check_in) & (check_in >= 0)).all()
     ):
         raise BadInput(f"check_in: expected a finite number >= 0 for each of {clients} clients")
-    if there is not None and len(there.first) != clients + 1:
-        raise BadInput(f"availability of {len(there.first) - 1} clients, expected {clients}")
-    drawable = int(np.count_nonzero(chances(clients, check_in, there)))
+    if online is not None and len(online.first) != clients + 1:
+        raise BadInput(f"availability of {len(online.first) - 1} clients, expected {clients}")
+    drawable = int(np.count_nonzero(chances(fleet)))
     if size <= drawable:
         return
     who, remedy = f"a population of {clients}", ""
-    if there is not None:
-        who, remedy = f"the {drawable} of {clients} that are ever there", " or let more be there"
+    if online is not None:
+        who, remedy = f"the {drawable} of {clients} that are ever online", " or extend the hours"
     elif check_in is not None:
         who, remedy = f"the {drawable} of {clients} that ever check in", " or let more check in"
     raise BadInput(f"{name}={size} clients cannot be drawn from {who}; lower `{name}`{remedy}")
 
 
-def whole_steps(updates: int, each: int, what: str, name: str) -> int:
-    if updates < each:
-        raise BadInput(
-            f"updates={updates} is less than one {what} of {name}={each}; "
-            f"raise `updates` or lower `{name}`"
-        )
-    return updates // each
-
-
-def least_reports(
-    minimum: int | None, goal: int, name: str, timeout: float | None, timeout_name: str
-) -> int:
-    """How many reports a step that is given up needs; one if nobody says."""
-    if timeout is not None and not 0 < timeout < np.inf:
-        raise BadInput(f"{timeout_name}={timeout}, expected a finite number > 0")
-    if minimum is None:
-        return 1
-    check_positive(minimum=minimum)
-    if timeout is None:
-        raise BadInput(
-            f"minimum={minimum} reports of a step that is given up, but none is without "
-            f"`{timeout_name}`; set it"
-        )
-    if minimum > goal:
-        raise BadInput(f"minimum={minimum} is more than {name}={goal}; lower `minimum`")
-    return minimum
-
-
 def batches(
     examples: NDArray[np.int64], size: int, whole: NDArray[np.bool_] | bool
 ) -> NDArray[np.int64]:
-    """How many fit, whole ones alone or with what is left."""
+    """Number of batches, with or without the last incomplete one."""
     return np.where(whole, examples // size, -(-examples // size))
-
-
-def check_positive(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise BadInput(f"{name}={value}, expected a whole number >= 1")

@@ -1,10 +1,10 @@
-"""Some of a population's clients, drawn at random: a part of a fleet, or a quick first try.
+"""Part of a population, drawn at random.
 
-    place of a client   its rank in a shuffle of its group, from 0 on, / size of its group
+    place of a client   its rank in a shuffle of its group, from 0, / size of its group
     part of n clients   the n first places
 
-So each group keeps its share and at least one client, and a smaller part is a part of a larger one.
-Who is a straggler was settled before, among all.
+Each group keeps its share and at least one client, and a smaller part lies within a larger one.
+Straggler clients are chosen before, among all.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ from stragglers.planning.population import Population
 
 
 def chosen(who: Population, clients: int) -> NDArray[np.int64]:
-    """The numbers of so many clients, in their order."""
+    """The indices of so many clients, in order."""
     groups = len(np.unique(who.group))
     if not groups <= clients <= who.clients:
         raise BadInput(
-            f"task.clients={clients} of {who.origin}, expected one of each group at least, "
+            f"task.clients={clients} of {who.origin}, expected at least one of each group, "
             f"{groups}, and at most {who.clients}; or leave it out for all"
         )
     place = np.empty(who.clients)

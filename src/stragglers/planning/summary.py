@@ -1,19 +1,19 @@
-"""What a schedule means: how long, who takes part, who is always too late, what is wasted.
+"""What a schedule means: how long it takes, which clients participate, what is wasted.
 
-share[g].used     group g's fraction of all reports that met their server step and hold numbers
-share[g].late     ... of all that came later but still counted
-share[g].unused   ... of all that nobody waited for
-share[g].weight   ... of what server steps are the mean of, each step alike; none if these are
-                  reports on time that all count the same, or if an algorithm of one's own decides
-always_late       of the clients of g that were started, those that never counted at all
-untrained         of the reports of g that counted, those without a local step
-device seconds    of work from start to report or failure, or to the end of training if that is
-                  earlier; pauses are none, but whoever pauses at the end has done all of it
-faults            of all clients that were started, how many each struck
-corrupted         of the reports on time or late, those that the server drops for what they hold; it
-                  sees that too late, so they count towards goals and budgets, and are wasted
-abandoned         server steps on too few reports: the model stayed as it was
-waited            from when clients are asked for until they start: until enough are idle
+share[g].used     group g's share of all reports that are on time and hold finite numbers
+share[g].late     ... of all reports that are late and still count
+share[g].unused   ... of all reports that arrive and do not count
+share[g].weight   ... of the mean of a server step, averaged over steps; none where all reports on
+                  time count the same, or where a user's own algorithm decides
+always_late       share of the clients of g that started and never counted
+untrained         share of the reports of g that counted without a local step
+device seconds    work from start to report or failure, or to the end of training if that is
+                  earlier, without pauses; a client that pauses at the end counts in full
+faults            dispatches that each fault struck
+corrupted         reports on time or late that the server drops for their numbers; it sees that too
+                  late, so they count towards goals and budgets, and are wasted
+abandoned         server steps on too few reports, which leave the weights as they are
+waited            seconds from when groups are due until they start, once enough clients are idle
 """
 
 from typing import Any
@@ -29,19 +29,21 @@ PERCENTILES = (50, 95, 99)
 
 
 def summarise(
-    population: Population,
     schedule: Schedule,
-    latencies: NDArray[np.float64],
-    local_steps: NDArray[np.int64],
+    local_steps: NDArray[np.int64] | None = None,
     part: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
-    """All of a plan's numbers, ready for JSON; `latencies` is one epoch over the population.
+    """All figures of a schedule, ready for JSON.
 
-    `local_steps` and `part`, of its server step, are columns over dispatches.
+    `local_steps` and `part` (of its server step) are columns over dispatches; by default every
+    example is a local step, and parts are unknown.
     """
+    population = schedule.population
+    latencies = schedule.fleet.one_epoch() if schedule.fleet.one_epoch else None
+    local_steps = schedule.examples if local_steps is None else local_steps
     used = (schedule.fate == Fate.ON_TIME) | (schedule.fate == Fate.LATE)
     dropped = used & corrupted(schedule.fault)
-    sound, under_way = used & ~dropped, schedule.fate == Fate.IN_FLIGHT
+    sound, in_flight = used & ~dropped, schedule.fate == Fate.IN_FLIGHT
     busy = np.minimum(schedule.works, schedule.end - schedule.start)
     return {
         "time_s": schedule.end,
@@ -59,8 +61,8 @@ def summarise(
         "groups": _groups(population, schedule, sound, latencies, local_steps == 0),
         "device_s": {
             "used": float(busy[sound].sum()),
-            "wasted": float(busy[~sound & ~under_way].sum()),
-            "in_flight": float(busy[under_way].sum()),
+            "wasted": float(busy[~sound & ~in_flight].sum()),
+            "in_flight": float(busy[in_flight].sum()),
         },
         "clients": population.clients,
         "population": population.origin,
@@ -68,9 +70,9 @@ def summarise(
 
 
 def waited(schedule: Schedule) -> float:
-    """Seconds; groups are asked for one after another."""
+    """Seconds that groups wait for idle clients."""
     late = np.minimum(schedule.start, schedule.end) - schedule.asked
-    first = np.append(True, np.diff(schedule.start) > 0)  # of those who start together
+    first = np.append(True, np.diff(schedule.start) > 0)  # of those that start together
     return float(np.maximum(late[first], 0).sum())
 
 
@@ -102,7 +104,7 @@ def _groups(
     population: Population,
     schedule: Schedule,
     sound: NDArray[np.bool_],
-    latencies: NDArray[np.float64],
+    latencies: NDArray[np.float64] | None,
     untrained: NDArray[np.bool_],
 ) -> dict[str, dict[str, Any]]:
     started = np.bincount(schedule.client, minlength=population.clients) > 0
@@ -119,7 +121,7 @@ def _groups(
             "always_late": 1 - int((took_part & members).sum()) / tried if tried else None,
             "untrained": float(np.mean(idle)) if len(idle) else None,
             "examples": _spread(population.examples[members]),
-            "latency_s": _spread(latencies[members]),
+            "latency_s": _spread(np.empty(0) if latencies is None else latencies[members]),
         }
     return table
 

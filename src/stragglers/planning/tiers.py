@@ -1,12 +1,12 @@
-"""Rounds of clients that take about as long as one another, after TiFL (Chai et al., 2020).
+"""Speed tiers: rounds of clients that take about as long as one another (TiFL, Chai et al., 2020).
 
-    profile[c]   mean seconds of a few participations, of which nothing is learned
+    profile[c]   mean seconds of a few participations that are not trained on
     tier[c]      clients in the order of their profiles, in parts of equal size
-    cohort[t]    all of one tier, which comes as often as its clients are many
+    cohort[t]    drawn from one tier, which comes up in proportion to its size
 
-A cohort of like clients waits for nobody long, and over-selection in it passes over whoever has bad
-luck, and not whoever is slow. A client takes part as often as before. What TiFL changes on the way,
-tiers by how accurate the model is for them, depends on weights, and is left out.
+A cohort of similar clients waits for no straggler, and over-selection in it drops unlucky clients
+rather than slow ones. A client participates as often as without tiers. TiFL also adapts how often
+each tier comes up to the model's accuracy on it; that depends on weights and is left out.
 """
 
 import numpy as np
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
-from stragglers.planning.latency import Latency
+from stragglers.planning.latency import DrawLatency
 
 PROFILED = 5  # participations, as in TiFL
 
 
-def by_profile(latency: Latency, clients: int, tiers: int) -> NDArray[np.int64]:
+def by_profile(latency: DrawLatency, clients: int, tiers: int) -> NDArray[np.int64]:
     """The tier of each client, from its own draws of a latency; the fastest are tier 0."""
     if not 1 <= tiers <= clients:
         raise BadInput(f"tiers={tiers}, expected from 1 to the {clients} clients")
-    everybody = np.arange(clients)
-    taken = [latency(k * clients, everybody).seconds for k in range(PROFILED)]
+    every = np.arange(clients)
+    taken = [latency(k * clients, every).seconds for k in range(PROFILED)]
     order = np.argsort(np.mean(taken, axis=0), kind="stable")
     tier = np.empty(clients, np.int64)
     for number, members in enumerate(np.array_split(order, tiers)):
@@ -43,9 +43,9 @@ def cohorts(
     weight = np.ones(len(tier)) if check_in is None else check_in
     upto = np.bincount(tier, weight).cumsum()
     chance = random_streams.uniforms(seed, random_streams.Purpose.TIER, 0, rounds)
-    turn = np.searchsorted(upto / upto[-1], chance, side="right")
+    drawn_tier = np.searchsorted(upto / upto[-1], chance, side="right")
     who = np.empty((rounds, size), np.int32)
-    for number in np.unique(turn):
+    for number in np.unique(drawn_tier):
         members = np.flatnonzero((tier == number) & (weight > 0))
         if size > len(members):
             raise BadInput(
@@ -56,5 +56,5 @@ def cohorts(
         drawn = random_streams.cohorts(
             seed, random_streams.Purpose.OF_TIER, len(members), size, 0, rounds, weights
         )
-        who[turn == number] = members[drawn[turn == number]]
+        who[drawn_tier == number] = members[drawn[drawn_tier == number]]
     return who

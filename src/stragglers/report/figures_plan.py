@@ -17,17 +17,15 @@ from stragglers.report.colours import GROUPS as COLOURS
 from stragglers.report.figures import STYLE, as_it_is
 
 
-def plan_figure(
-    population: Population,
-    schedule: Schedule,
-    latencies: NDArray[np.float64],
-    title: str,
-    cycle: float | None = None,
-) -> Figure:
+def plan_figure(schedule: Schedule, title: str) -> Figure:
     """Latency histograms (stacked) and CDFs of each group, and the first server steps in time.
 
-    Where clients come and go with the hours of a `cycle`, also who starts when.
+    Where clients have hours, also who starts when in a cycle.
     """
+    population = schedule.population
+    latencies = schedule.fleet.one_epoch() if schedule.fleet.one_epoch else np.empty(0)
+    online = schedule.fleet.online
+    cycle = online.cycle / HOUR if online else None
     figure = Figure(figsize=(11, 6.5 if cycle is None else 9), layout="constrained")
     grid = figure.add_gridspec(2 if cycle is None else 3, 2, width_ratios=(2, 3))
     density, cumulative = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])

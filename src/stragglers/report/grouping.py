@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from stragglers._core.errors import BadInput, did_you_mean
 from stragglers.config import catalog, documents
+from stragglers.config.settings import settings_hash
 from stragglers.runs.records import Record
-from stragglers.runs.run_folder import settings_hash
 
 TASKS = {"emnist": "EMNIST", "cifar100": "CIFAR-100", "stackoverflow": "StackOverflow"}
 LATENCIES = ("per-example", "per-domain")

@@ -18,9 +18,10 @@ import msgspec
 
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.config import build, documents
-from stragglers.config.settings import ASIDE, Buffered, Experiment
-from stragglers.runs import checkpoint, records, run_folder
+from stragglers.config import documents
+from stragglers.config.settings import ASIDE, Experiment, settings_hash
+from stragglers.planning.policy import Buffer
+from stragglers.runs import checkpoint, records
 from stragglers.runs.workers import Bundle, Job
 
 FULL = 512  # clients at once that an accelerator is filled with
@@ -29,9 +30,9 @@ MODELS = 32  # of one training at most: each takes about the room of two on the 
 
 def training(experiment: Experiment) -> str:
     """Names what is trained on which data, but for the seed: equal for models of one training."""
-    given = documents.resolved(experiment)
+    given = experiment.document
     core = {k: v for k, v in given.get("algorithm", {}).items() if k not in ASIDE}
-    name = run_folder.settings_hash({**given, "algorithm": core})
+    name = settings_hash({**given, "algorithm": core})
     return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
 
 
@@ -97,7 +98,7 @@ def _beside(folder: Path, job: Job) -> Job:
 def _width(job: Job) -> int:
     """How many trials have enough clients at once for an accelerator."""
     given = job.experiment.schedule
-    at_once = given.buffer if isinstance(given, Buffered) else build.cohort(given)
+    at_once = given.size if isinstance(given, Buffer) else given.cohort_size
     return max(1, FULL // at_once)
 
 

@@ -19,8 +19,8 @@ import jax
 from stragglers._core.errors import BadInput
 from stragglers._core.version import NUMERICS
 from stragglers.algorithms import trees
-from stragglers.config import build, documents, influence
-from stragglers.config.settings import Experiment
+from stragglers.config import influence, task_files
+from stragglers.config.settings import Experiment, settings_hash
 from stragglers.planning.summary import summarise
 from stragglers.runs import checkpoint, run_folder, train
 from stragglers.runs.curve import evaluations
@@ -90,7 +90,7 @@ def record(
         given = {"started": facts["started"], "finished": None}
         given |= {"drift": facts["drift"]} if facts["drift"] else {}
         runs = [
-            run_folder.begin(folder, documents.resolved(trial.experiment), given | own, curve)
+            run_folder.begin(folder, trial.experiment.document, given | own, curve)
             for folder, trial, own, curve in zip(
                 folders, trials, known, _curves(snapshot), strict=True
             )
@@ -150,8 +150,8 @@ def _prepared(experiments: Sequence[Experiment]) -> list[Prepared]:
 
 
 def _hashes(experiments: Sequence[Experiment]) -> list[str]:
-    """Of what the files that settings name hold now, among others."""
-    return [run_folder.settings_hash(documents.resolved(experiment)) for experiment in experiments]
+    """Hashes by what the files that settings name hold now: never those computed before."""
+    return [settings_hash(experiment.document) for experiment in experiments]
 
 
 def _last_checkpoint(
@@ -206,9 +206,8 @@ def _known(names: Sequence[str], trials: Sequence[Prepared]) -> list[dict[str, A
 def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
-    latencies = build.latencies(experiment, task.population)
     local_steps = influence.local_steps(experiment, schedule)
-    part = influence.parts(experiment, task.population, schedule)
+    part = influence.parts(experiment, schedule)
     device = jax.devices()[0]
     return {
         "versions": {
@@ -225,9 +224,9 @@ def _facts(trial: Prepared) -> dict[str, Any]:
             "task": task.name,
             "origin": task.population.origin,
             "checksum": checksum(task),
-            "files": build.data_digest(experiment.task),
+            "files": task_files.data_digest(experiment.task),
         },
-        "schedule": summarise(task.population, schedule, latencies, local_steps, part),
+        "schedule": summarise(schedule, local_steps, part),
     }
 
 

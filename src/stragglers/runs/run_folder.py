@@ -15,8 +15,6 @@ name and a trial that is there needs no repetition. run.json comes last, when a 
 it ends: a folder with it is whole. JSON has no NaN and no infinity; both are null.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,27 +27,14 @@ from numpy.typing import NDArray
 from stragglers._core import files, toml_files
 from stragglers._core.errors import BadInput
 from stragglers.config import attached_files
+from stragglers.config.settings import Experiment, settings_hash
 from stragglers.runs import curve as curves
 
 FORMAT = 1
-NO_RESULT = ("seed", "paper", "readings")  # settings that a result, given the seed, is free of
 
 
-def settings_hash(settings: dict[str, Any]) -> str:
-    """Names resolved settings; the same in every process, whatever the order of keys.
-
-    A file that they name counts by what is in it, wherever it lies.
-    """
-    deciding = {key: value for key, value in settings.items() if key not in NO_RESULT}
-    # Nor does it matter where the data lies; run.json says what was there (`files_digest`).
-    task = {key: value for key, value in settings["task"].items() if key != "path"}
-    content = attached_files.digested({**deciding, "task": task})
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def folder_of(out: Path, name: str, settings: dict[str, Any]) -> Path:
-    return out / name / f"{settings_hash(settings)}-{settings['seed']}"
+def folder_of(out: Path, name: str, experiment: Experiment) -> Path:
+    return out / name / f"{experiment.hash}-{experiment.seed}"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 
 from stragglers._core.errors import BadInput, did_you_mean
 from stragglers.config import catalog, documents, settings
-from stragglers.planning.population import Population
+from stragglers.planning.population import Clients, Population
 from stragglers.runs import train
 from stragglers.tasks.base import Task, checksum
 from stragglers.tasks.datasets import images, sources, stackoverflow
@@ -29,7 +29,7 @@ KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
 TASKS = {
     str(task.__struct_config__.tag): issubclass(task, settings.WithData)
     for task in get_args(settings.Task)
-    if task is not settings.Fleet
+    if task is not Clients
 }
 LEVELS = (5, 25, 50, 75, 95)
 

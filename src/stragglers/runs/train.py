@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import optax
+from msgspec import structs
 
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import from_file
@@ -15,9 +16,10 @@ from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
-from stragglers.config import build, influence, settings
+from stragglers.config import build, checks, influence, settings, task_files
 from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
+from stragglers.planning.population import Clients
 from stragglers.planning.schedule import Fate, Schedule
 from stragglers.simulator.label_skew import KINDS, LabelSkew
 from stragglers.simulator.local_training import Local, check_countable
@@ -48,15 +50,15 @@ class Prepared(NamedTuple):
 
 def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
     """Everything that can be wrong is found here, before training `together` of its trials."""
-    build.check_trainable(experiment)
+    checks.check_trainable(experiment)
     assert experiment.client and experiment.server and experiment.algorithm
     if isinstance(experiment.algorithm, settings.Own):  # others have nothing to refuse
         algorithm(experiment.server, experiment.algorithm, experiment.aggregation.normalise, 1)
     who = task(experiment.task)
-    teachers = build.history_length(experiment)
+    teachers = checks.history_length(experiment)
     model = jax.eval_shape(who.model.init, jax.random.key(0))
     check_history(teachers * together, model)
-    schedule = build.timetable(experiment, who.population)
+    schedule = build.schedule_of(experiment, who.population)
     counts = schedule.fate == Fate.ON_TIME
     if np.all(corrupted(schedule.fault[counts])):
         raise BadInput(
@@ -81,7 +83,7 @@ def simulation(trials: Sequence[Prepared]) -> Simulation:
     """
     experiment, who, schedule = trials[0]
     assert experiment.client and experiment.server  # prepared
-    weight, teachers = experiment.aggregation, build.history_length(experiment)
+    weight, teachers = experiment.aggregation, checks.history_length(experiment)
     by_seed = [tuple(same) for _, same in groupby(trials, lambda trial: trial.experiment.seed)]
     given, *others = [tuple(one.experiment.algorithm for one in same) for same in by_seed]
     assert all(other == given for other in others)
@@ -113,7 +115,7 @@ def _part(given: settings.Task, clients: int) -> Task:
 
 
 def _whole(given: settings.Task) -> Task:
-    folder = build.data_folder(given)
+    folder = task_files.data_folder(given)
     match given:
         case settings.Glyphs():
             return glyphs(given.writers, given.data_seed)
@@ -141,7 +143,7 @@ def _whole(given: settings.Task) -> Task:
                 accuracy=given.accuracy,
                 profile=given.profile,
             )
-        case settings.Fleet():
+        case Clients():
             raise BadInput("task 'fleet' has no data; it can be planned but not trained")
 
 
@@ -165,7 +167,7 @@ def local(given: settings.Client, bfloat16: bool = False) -> Local:
 def _label_skew(given: settings.LabelSkew | None) -> LabelSkew | None:
     if given is None:
         return None
-    return KINDS[str(given.__struct_config__.tag)](**build.fields(given))
+    return KINDS[str(given.__struct_config__.tag)](**structs.asdict(given))
 
 
 @cache
@@ -183,7 +185,7 @@ def algorithm(
 ) -> Algorithm:
     """The server; equal settings give the same object, and so the same program."""
     tag = str(server.__struct_config__.tag)
-    optimizer = OPTIMIZERS[tag](**build.fields(server))
+    optimizer = OPTIMIZERS[tag](**structs.asdict(server))
     mean = Mean(normalise)
     match given:
         case settings.FedAvg() | settings.FedBuff():

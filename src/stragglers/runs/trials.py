@@ -13,12 +13,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
-from stragglers.config import build, documents
-from stragglers.config.settings import Task
+from stragglers.config import task_files
+from stragglers.config.settings import Experiment, Task
 from stragglers.runs import checkpoint, device_lock, records, run_folder
 from stragglers.runs.bundles import bundles, training
 from stragglers.runs.progress import Shown
@@ -46,16 +48,14 @@ class Took(NamedTuple):
     seconds: float
 
 
-def jobs_of(by_name: dict[str, dict[str, Any]], trials: int, out: Path) -> list[Job]:
-    """Each experiment with seeds seed, seed + 1, ..."""
+def jobs_of(by_name: dict[str, Experiment], trials: int, out: Path) -> list[Job]:
+    """Trials of each experiment, with seeds seed, seed + 1, ..."""
     jobs = []
-    for name, document in by_name.items():
-        first = documents.settings_from(document).seed
+    for name, experiment in by_name.items():
         for trial in range(trials):
-            experiment = documents.settings_from({**document, "seed": first + trial})
-            folder = run_folder.folder_of(out, name, documents.resolved(experiment))
-            label = f"{name} {trial + 1}/{trials}"
-            jobs.append(Job(name, label, folder, experiment, training(experiment)))
+            one = msgspec.structs.replace(experiment, seed=experiment.seed + trial)
+            label, folder = f"{name} {trial + 1}/{trials}", run_folder.folder_of(out, name, one)
+            jobs.append(Job(name, label, folder, one, training(one)))
     return jobs
 
 
@@ -82,13 +82,13 @@ def _check_data(over: list[Job]) -> None:
         if then is None:
             continue
         if task not in asked:
-            asked[task] = build.data_digest(task)
+            asked[task] = task_files.data_digest(task)
         if (now := asked[task]) and now != then:
             place = records.origin(job.folder)[1]["task"].get("path", "files elsewhere")
             raise BadInput(
                 f"{job.folder}: trained on the data of {place} ({then[:12]}), but "
-                f"{build.data_folder(task)} has other data ({now[:12]}); choose another --out, or "
-                "delete this folder"
+                f"{task_files.data_folder(task)} has other data ({now[:12]}); choose another "
+                "--out, or delete this folder"
             )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput, about, did_you_mean, shown
 from stragglers.config import documents
-from stragglers.runs import records, run_folder, trials
+from stragglers.runs import records, trials
 from stragglers.runs.records import Record
 from stragglers.runs.workers import Terms
 
@@ -60,7 +60,8 @@ class Trainer:
     def __call__(self, candidates: dict[str, Document]) -> list[list[Record]]:
         groups = []
         for label, document in candidates.items():
-            jobs = trials.jobs_of({self.name: document}, self.count, self.out)
+            experiment = documents.settings_from(document)
+            jobs = trials.jobs_of({self.name: experiment}, self.count, self.out)
             groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
         every = [job for jobs in groups for job in jobs]
         check_validated([records.load(job.folder) for job in every if records.is_over(job.folder)])
@@ -186,8 +187,7 @@ def _check_values(document: Document, path: str, values: list[Any]) -> None:
     seen: dict[str, Any] = {}
     for value in values:
         with about(f"{path} = {value}"):
-            experiment = documents.settings_from(_with(document, {path: value}))
-        key = run_folder.settings_hash(documents.resolved(experiment))
+            key = documents.settings_from(_with(document, {path: value})).hash
         if key in seen:
             raise BadInput(
                 f"{path}: {toml_files.inline(seen[key])} and {toml_files.inline(value)} "

@@ -1,11 +1,10 @@
-"""What of an experiment's settings a real fleet needs: one file plans, simulates and serves.
+"""What a real fleet needs of an experiment: one file plans, simulates and serves.
 
-    algorithm, policy, weigh, steps    for live.serve
-    client, epochs                     for clients that train by client.on_own_data
+    algorithm, policy, weigh, steps    for `serve`
+    client, epochs                     for clients that train on their own data
 
-Of the rest task, latency, faults and availability are the fleet's own now. `updates` are divided
-among steps as plans do: by the reports that close a step, or, where late ones count as well, by all
-of a cohort.
+Task, latency, faults and availability are now those of the real fleet. Server steps are `updates`
+divided as in a plan: by the reports that close a step or, where late ones count too, by the cohort.
 """
 
 from typing import NamedTuple
@@ -15,16 +14,16 @@ from numpy.typing import NDArray
 
 from stragglers._core.errors import BadInput
 from stragglers.algorithms.base import Algorithm
-from stragglers.config import build, influence, settings
+from stragglers.config import checks, influence, settings
+from stragglers.planning.policy import Policy, Rounds
 from stragglers.planning.report_weights import Reports, Weigh
 from stragglers.runs.train import algorithm, local
-from stragglers.simulator.coordinator import Buffer, Rounds
 from stragglers.simulator.local_training import Local, local_steps
 
 
 class Deployment(NamedTuple):
     algorithm: Algorithm
-    policy: Rounds | Buffer
+    policy: Policy
     weigh: Weigh
     steps: int
     client: Local
@@ -34,7 +33,7 @@ class Deployment(NamedTuple):
 
 def deployment(experiment: settings.Experiment) -> Deployment:
     """Refuses what clients of a real fleet cannot be told."""
-    build.check(experiment)
+    checks.check(experiment)
     given, client, server = experiment.schedule, experiment.client, experiment.server
     if client is None or server is None or experiment.algorithm is None:
         raise BadInput("[client], [server] and [algorithm] are needed to train, one is missing")
@@ -49,12 +48,13 @@ def deployment(experiment: settings.Experiment) -> Deployment:
             "alone. Set another kind."
         )
     weight = experiment.aggregation
-    policy, counted = _policy(given)
     return Deployment(
-        algorithm(server, experiment.algorithm, weight.normalise, build.history_length(experiment)),
-        policy,
+        algorithm(
+            server, experiment.algorithm, weight.normalise, checks.history_length(experiment)
+        ),
+        given,
         _weighing(weight, local(client), client.epochs),
-        experiment.updates // counted,
+        experiment.updates // _counted(given),
         local(client),
         client.epochs,
         experiment.seed,
@@ -72,20 +72,8 @@ def _weighing(given: settings.Aggregation, client: Local, epochs: float) -> Weig
     return weighed
 
 
-def _policy(given: settings.Schedule) -> tuple[Rounds | Buffer, int]:
-    """With the client updates that a step counts."""
-    if isinstance(given, settings.Buffered):
-        policy = Buffer(
-            given.buffer, given.concurrency, given.refill, given.client_timeout, given.minimum
-        )
-        return policy, given.buffer
-    cohort = build.cohort(given)
-    policy = Rounds(
-        given.goal,
-        cohort,
-        given.late_seconds,
-        given.late_rounds,
-        given.round_timeout,
-        given.minimum,
-    )
-    return policy, cohort if given.count == "all_returned" else given.goal
+def _counted(policy: Policy) -> int:
+    """Client updates that a server step counts."""
+    if isinstance(policy, Rounds):
+        return policy.cohort_size if policy.count == "all_returned" else policy.goal
+    return policy.size

@@ -24,15 +24,15 @@ import numpy as np
 
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
+from stragglers._core.schema import checked
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Algorithm, Params
-from stragglers.planning import buffered, rounds
 from stragglers.planning.fit.logs import EVERYBODY
+from stragglers.planning.policy import Buffer, Policy, Rounds, check, check_positive
 from stragglers.planning.report_weights import Reports, Weigh, report_weights
-from stragglers.planning.schedule import check_positive
 from stragglers.planning.training_rows import teachers_of
 from stragglers.serving.server_folder import Ledger, Line
-from stragglers.simulator.coordinator import Arrival, Buffer, Coordinator, Order, Rounds
+from stragglers.simulator.coordinator import Arrival, Coordinator, Order
 
 PATIENCE = 20  # failures in a row, at least, that are no chance any more
 SAID_EVERY = 60.0  # seconds, while clients are missing
@@ -77,7 +77,7 @@ class Served(NamedTuple):
 def serve(
     link: Link,
     algorithm: Algorithm,
-    policy: Rounds | Buffer,
+    policy: Policy,
     params: Params,
     *,
     steps: int,
@@ -114,7 +114,7 @@ def serve(
     server = Coordinator(algorithm, policy, params, choose, weight, teacher)
     ledger = Ledger(folder)
     ledger.go_on(server)
-    due.append(policy.cohort if isinstance(policy, Rounds) else policy.concurrency)
+    due.append(policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency)
     told, most = server.version, max(PATIENCE, 2 * due[0])
     began = clock.now()
 
@@ -206,17 +206,13 @@ def serve(
     return Served(model, params, clock.now() - began, counts)
 
 
-def _check(policy: Rounds | Buffer, steps: int, poll_seconds: float, keep_every: int) -> None:
+def _check(policy: Policy, steps: int, poll_seconds: float, keep_every: int) -> None:
     """As plans do, before anybody is asked."""
     check_positive(steps=steps, keep_every=keep_every)
     if not 0 < poll_seconds < np.inf:
         raise BadInput(f"poll_seconds={poll_seconds}, expected a finite number > 0")
-    given = policy._asdict()
-    if isinstance(policy, Rounds):
-        rounds.check(**given, updates=steps * policy.goal)
-    else:
-        given.pop("refill")
-        buffered.check(**given, updates=steps * policy.buffer)
+    each = policy.goal if isinstance(policy, Rounds) else policy.size
+    check(checked(policy), updates=steps * each)
 
 
 def _weight(weigh: Weigh, arrival: Arrival, examples: int) -> float:
@@ -236,11 +232,9 @@ def as_weights(params: Params) -> Params:
     return jax.tree.map(jnp.asarray, params)
 
 
-def _refill(policy: Rounds | Buffer) -> int:
+def _refill(policy: Policy) -> int:
     """Clients of every group but the first."""
-    if isinstance(policy, Rounds):
-        return policy.cohort
-    return policy.buffer if policy.refill == "at_update" else 1
+    return policy.cohort_size if isinstance(policy, Rounds) else policy.group
 
 
 def _overdue(server: Coordinator, now: float) -> list[int]:

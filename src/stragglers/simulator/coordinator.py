@@ -15,7 +15,7 @@ runtime.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,27 +32,7 @@ from stragglers.algorithms.base import (
     download,
     plus,
 )
-
-
-class Rounds(NamedTuple):
-    """Synchronous rounds; see rounds.over_selected."""
-
-    goal: int
-    cohort: int
-    late_seconds: float | None = None
-    late_rounds: int | None = None
-    round_timeout: float | None = None
-    minimum: int | None = None
-
-
-class Buffer(NamedTuple):
-    """Asynchronous steps; see buffer.buffered."""
-
-    buffer: int
-    concurrency: int
-    refill: Literal["at_update", "at_once"] = "at_update"
-    client_timeout: float | None = None
-    minimum: int | None = None
+from stragglers.planning.policy import Buffer, Policy, Rounds
 
 
 class Order(NamedTuple):
@@ -95,7 +75,7 @@ class Coordinator:
     def __init__(
         self,
         algorithm: Algorithm,
-        policy: Rounds | Buffer,
+        policy: Policy,
         params: Params,
         choose: Callable[[int], list[int]],  # clients of the g-th group that starts
         weigh: Callable[[Arrival], float],
@@ -272,7 +252,7 @@ class Coordinator:
         self.reports, self.places = self.reports + 1, self.places + 1
 
     def _filled(self, policy: Buffer, now: float) -> bool:
-        if self.places == policy.buffer:
+        if self.places == policy.size:
             self._step(now)
             return True
         return policy.refill == "at_once"

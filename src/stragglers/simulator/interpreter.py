@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from stragglers.algorithms.base import Params
-from stragglers.simulator.coordinator import Buffer, Coordinator, Order, Rounds
+from stragglers.planning.policy import Buffer, Rounds
+from stragglers.simulator.coordinator import Coordinator, Order
 
 REPORT, TIMEOUT, DISPATCH, DEADLINE = range(4)
 

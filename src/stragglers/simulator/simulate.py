@@ -83,15 +83,12 @@ def simulate(
 
     Example:
         >>> import optax
-        >>> from stragglers.algorithms.fedavg import fedavg
-        >>> from stragglers.planning.latency import PER_DOMAIN, latency
-        >>> from stragglers.planning.rounds import over_selected
-        >>> from stragglers.simulator.local_training import Local
-        >>> from stragglers.tasks.glyphs import glyphs
-        >>> task = glyphs(writers=12)
-        >>> delay = latency(task.population, PER_DOMAIN, seed=0)
-        >>> schedule = over_selected(12, delay, seed=0, updates=8, goal=2, cohort=3)
-        >>> result = simulate(task, schedule, fedavg(optax.sgd(1.0)), Local(0.05, 20))
+        >>> import stragglers as st
+        >>> task = st.glyphs(writers=12)
+        >>> fleet = st.Fleet(task.clients, st.PER_DOMAIN)
+        >>> schedule = st.schedule(fleet, st.Rounds(goal=2, cohort=3), updates=8)
+        >>> algorithm, local = st.fedavg(optax.sgd(1.0)), st.Local(0.05, 20)
+        >>> result = st.simulate(task, schedule, algorithm, local)
         >>> [(point.step, point.updates) for point in result.curve], result.trained
         ([(4, 8)], 8)
     """

@@ -23,7 +23,12 @@ from numpy.typing import NDArray
 
 from stragglers._core.errors import about
 from stragglers.planning.cifar_partition import deal
-from stragglers.planning.population import CIFAR100_STRAGGLERS, VEHICLES, share, straggler_split
+from stragglers.planning.paper_populations import (
+    CIFAR100_STRAGGLERS,
+    VEHICLES,
+    share,
+    straggler_split,
+)
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
 from stragglers.tasks.datasets import images
 from stragglers.tasks.datasets.cifar100_layouts import CIFAR100

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers._core.random_streams import Purpose
-from stragglers.planning.population import EMNIST_STRAGGLERS, share, straggler_split
+from stragglers.planning.paper_populations import EMNIST_STRAGGLERS, share, straggler_split
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
 from stragglers.tasks.datasets import images
 from stragglers.tasks.datasets.emnist_layouts import EMNIST

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stragglers._core.errors import BadInput
-from stragglers.planning.population import PAPER_GROUPS, Population
+from stragglers.planning.paper_populations import PAPER_GROUPS
+from stragglers.planning.population import Population
 from stragglers.tasks.base import Task, check, cross_entropy
 from stragglers.tasks.datasets.stackoverflow import EOS, FIRST_WORD, PAD, prepared
 from stragglers.tasks.models.base import Profile

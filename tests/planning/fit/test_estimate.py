@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, documents
+from stragglers.config import documents
 from stragglers.planning import latency
-from stragglers.planning.distributions import constant, lognormal, pareto, percentiles
+from stragglers.planning.distributions import Constant, LogNormal, Pareto, Percentiles, sampler
 from stragglers.planning.fit import persistence as luck
 from stragglers.planning.fit import totals
 from stragglers.planning.fit.estimate import CHANCE, document, fit
 from stragglers.planning.fit.logs import Log
-from stragglers.planning.latency import PER_DOMAIN, Factors
+from stragglers.planning.latency import BY_DOMAIN, Latency, PerGroup
 from stragglers.planning.population import Population
 
 TRUE = {  # the paper's, as latency.py has them: mu and sigma
@@ -22,13 +22,13 @@ TRUE = {  # the paper's, as latency.py has them: mu and sigma
     "straggler": {"communication": (3.7, 1), "overhead": (3.5, 0.3), "per_example": (-1, 0.5)},
 }
 
-ALONE = {"all": PER_DOMAIN["straggler"]}
+ALONE = {"all": BY_DOMAIN["straggler"]}
 
 
 def drawn(
     clients,
     times,
-    factors=PER_DOMAIN,
+    factors=BY_DOMAIN,
     *,
     persistence=0.0,
     correlation=0.0,
@@ -47,7 +47,8 @@ def drawn(
     )
     examples = rng.lognormal(4.6, 0.7, clients).astype(np.int64) + 1 if sizes is None else sizes
     who = Population(examples, group, groups, "a test")
-    sample = latency._sampler(who, factors, seed, persistence, correlation, 1.0, False)
+    model = PerGroup(factors, persistence=persistence, correlation=correlation)
+    sample = latency._factors(who, model, seed)
     client = np.repeat(np.arange(clients), times)
     communication, overhead, per_example = sample(client, rng.standard_normal((3, len(client))))
     parts = {
@@ -80,7 +81,7 @@ def fitted_percentiles(fitted, log, group=0):
     who = log.population()
     some = np.resize(np.flatnonzero(who.group == group), 100_000)
     who = who._replace(examples=who.examples[some], group=who.group[some])
-    times = latency.one_epoch(who, build.factors(given), seed=5, **build.beyond(given))
+    times = latency.one_epoch(who, given, seed=5)
     return np.percentile(np.sum(times, axis=0), [50, 95, 99])
 
 
@@ -104,7 +105,8 @@ def test_the_papers_factors_are_found_in_their_parts(persistence):
 
 
 def test_a_constant_overhead_is_found_in_totals():
-    given = {"all": Factors(lognormal(2.7, 0.8), constant(20.0), lognormal(-1.5, 0.4))}
+    communication, per_example = LogNormal(mu=2.7, sigma=0.8), LogNormal(mu=-1.5, sigma=0.4)
+    given = {"all": Latency(communication, Constant(20.0), per_example)}
     found = fit(drawn(1000, 2, given, whole=True)).factors["all"]
     assert found["overhead"].setting["value"] == pytest.approx(20, abs=3)
     assert found["communication"].setting["mu"] == pytest.approx(2.7, abs=0.2)
@@ -130,7 +132,8 @@ def test_the_papers_latency_is_found_in_totals(persistence):
 
 
 def test_what_is_not_lognormal_becomes_percentiles():
-    heavy = {"all": Factors(pareto(12, 1.8), lognormal(3, 0.3), constant(0.5))}
+    tail = Pareto(minimum=12, alpha=1.8)
+    heavy = {"all": Latency(tail, LogNormal(mu=3, sigma=0.3), Constant(0.5))}
     log = drawn(3000, 3, heavy)
     found = fit(log).factors["all"]
     setting = found["communication"].setting
@@ -139,7 +142,7 @@ def test_what_is_not_lognormal_becomes_percentiles():
         above = 1 - float(level) / 100
         error = 4 * math.sqrt((1 - above) / (above * len(log.client))) / 1.8  # standard ones
         assert value == pytest.approx(12 * above ** (-1 / 1.8), rel=error), level
-    percentiles(setting["table"])  # which refuses values that fall
+    sampler(Percentiles(setting["table"]))  # which refuses values that fall
     assert found["overhead"].setting["kind"] == "lognormal"
     assert found["per_example"].setting == {"kind": "constant", "value": 0.5}
 
@@ -156,7 +159,7 @@ def test_beyond_a_table_nobody_takes_forever():
             communication=np.where(slow, 1000.0, 1.0),
         )
     )
-    draw = percentiles(fitted.factors["all"]["communication"].setting["table"])
+    draw = sampler(Percentiles(fitted.factors["all"]["communication"].setting["table"]))
     assert draw(np.array([-4.0, 0, 3.5, 5])).tolist() == pytest.approx([1, 1, 1000, 1000])
 
 
@@ -246,7 +249,7 @@ def test_who_trains_on_nothing_has_no_time_per_example():
 
 @pytest.mark.parametrize("examples", [0, 7])
 def test_equal_examples_say_nothing_of_time_by_example(examples):
-    log = drawn(400, 2, {"all": PER_DOMAIN["standard"]}, whole=True, sizes=np.full(400, examples))
+    log = drawn(400, 2, {"all": BY_DOMAIN["standard"]}, whole=True, sizes=np.full(400, examples))
     found = fit(log).factors["all"]
     for name in ("overhead", "per_example"):
         assert found[name].setting == {"kind": "constant", "value": 0.0}

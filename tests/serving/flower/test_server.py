@@ -13,16 +13,17 @@ from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
-from stragglers.planning.rounds import over_selected
+from stragglers.planning.policy import Buffer, Rounds
 from stragglers.serving import serve as live
 from stragglers.serving.flower import messages
 from stragglers.serving.flower.client import answer
 from stragglers.serving.flower.server import serve
 from stragglers.serving.serve import Clock
-from stragglers.simulator.coordinator import Buffer, Coordinator, Rounds
+from stragglers.simulator.coordinator import Coordinator
 from stragglers.simulator.local_training import Local, on_own_data
 from stragglers.simulator.simulate import simulate
 from tests.support.helpers import linear_task, table_latency
+from tests.support.plans import over_selected
 
 NODES = [2**63 + 5, 7, 2**64 - 1, 12, 13, 14, 15, 16, 17]  # Flower's are of 64 bits
 

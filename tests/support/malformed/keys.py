@@ -1,6 +1,6 @@
 """Mistakes in keys and sections."""
 
-from stragglers.config import validation
+from stragglers._core import schema
 from stragglers.config.settings import Experiment
 from tests.support.malformed.tools import at, leaves, near, put, typo
 
@@ -11,8 +11,8 @@ def key(rng, document):
         return None  # names of groups and percentiles are anybody's
     section = at(document, path[:-1])
     wrong = typo(rng, path[-1])
-    parent = validation.section_at(Experiment, document, ".".join(path[:-1])) if path[:-1] else None
-    known = validation.keys(parent or Experiment)
+    parent = schema.section_at(Experiment, document, ".".join(path[:-1])) if path[:-1] else None
+    known = schema.keys(parent or Experiment)
     if wrong in known or wrong == "" or path[-1] not in known:
         return None
     del section[path[-1]]
@@ -23,7 +23,7 @@ def key(rng, document):
 def section(rng, document):
     name = rng.choice([name for name, value in document.items() if isinstance(value, dict)])
     wrong = typo(rng, name)
-    if wrong in validation.keys(Experiment) or not wrong:
+    if wrong in schema.keys(Experiment) or not wrong:
         return None
     document[wrong] = document.pop(name)
     return document, [repr(wrong), *near(wrong, name)]

@@ -1,6 +1,6 @@
 """Mistakes in names, groups, folders and readings."""
 
-from stragglers.config import validation
+from stragglers._core import schema
 from stragglers.config.settings import Experiment
 from tests.support.malformed.tools import at, leaves, put, typo
 
@@ -76,8 +76,8 @@ def name_of_file(rng, document):
 def reading(rng, document):
     path, value = rng.choice(leaves(document))
     wrong = typo(rng, path[-1])
-    parent = validation.section_at(Experiment, document, ".".join(path[:-1])) if path[:-1] else None
-    if wrong in validation.keys(parent or Experiment) or not wrong or "." in wrong or len(path) > 2:
+    parent = schema.section_at(Experiment, document, ".".join(path[:-1])) if path[:-1] else None
+    if wrong in schema.keys(parent or Experiment) or not wrong or "." in wrong or len(path) > 2:
         return None
     name = ".".join((*path[:-1], wrong))
     document["readings"] = {"literal": {name: value}}

@@ -17,14 +17,15 @@ from flwr.serverapp import Grid
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Algorithm, Params
+from stragglers.planning.policy import Policy, Rounds
 from stragglers.serving import serve as live
 from stragglers.serving.flower import messages
 from stragglers.serving.serve import Link, Reply, Served
-from stragglers.simulator.coordinator import Buffer, Order, Rounds
+from stragglers.simulator.coordinator import Order
 
 
 def serve(
-    grid: Grid, algorithm: Algorithm, policy: Rounds | Buffer, params: Params, **options: Any
+    grid: Grid, algorithm: Algorithm, policy: Policy, params: Params, **options: Any
 ) -> Served:
     """Trains on the clients of a grid; options are those of live.serve, `steps` among them."""
     params = live.as_weights(params)

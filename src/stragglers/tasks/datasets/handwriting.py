@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from stragglers._core import random_streams
 from stragglers._core.errors import BadInput
 from stragglers._core.random_streams import Purpose
-from stragglers.planning.population import EMNIST_STRAGGLERS, Population, share, straggler_split
+from stragglers.planning.paper_populations import EMNIST_STRAGGLERS, share, straggler_split
+from stragglers.planning.population import Population
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 STRAGGLER_CLASSES = range(5)

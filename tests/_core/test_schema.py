@@ -3,8 +3,8 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta, Struct
 
+from stragglers._core import schema
 from stragglers._core.errors import BadInput
-from stragglers.config import validation
 
 
 class Square(Struct, tag="square", tag_field="kind", forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ GOOD = {
 
 
 def test_a_document_becomes_its_structs():
-    assert validation.convert(Drawing, GOOD) == Drawing("t", {"a": Square(2.0), "b": Circle(1.0)})
+    assert schema.convert(Drawing, GOOD) == Drawing("t", {"a": Square(2.0), "b": Circle(1.0)})
 
 
 BAD = {
@@ -64,19 +64,19 @@ BAD = {
 @pytest.mark.parametrize("line", BAD)
 def test_the_first_mistake_is_told_in_our_words(line):
     with pytest.raises(BadInput) as error:
-        validation.convert(Drawing, BAD[line])
+        schema.convert(Drawing, BAD[line])
     assert str(error.value) == line
 
 
 def test_what_msgspec_says_of_lists_is_passed_on():
     with pytest.raises(BadInput, match="size"):
-        validation.convert(Drawing, {"title": "", "size": [1.0]})
+        schema.convert(Drawing, {"title": "", "size": [1.0]})
     with pytest.raises(BadInput, match=r"size\[1\]: .*expected a number"):
-        validation.convert(Drawing, {"title": "", "size": [1.0, "x"]})
+        schema.convert(Drawing, {"title": "", "size": [1.0, "x"]})
 
 
 def test_paths_are_those_of_the_kinds_that_are_there():
-    assert set(validation.paths(Drawing, GOOD)) == {
+    assert set(schema.paths(Drawing, GOOD)) == {
         "title",
         "copies",
         "framed",
@@ -94,10 +94,10 @@ def test_tables_are_the_paths_that_take_any_key():
         shares: float | dict[str, float] = 0.0
         name: str = ""
 
-    assert set(validation.tables(Fleet, {})) == {"shares"}
+    assert set(schema.tables(Fleet, {})) == {"shares"}
 
 
 def test_a_section_is_found_by_its_path():
-    assert validation.section_at(Drawing, GOOD, "shapes.b") is Circle
-    assert validation.section_at(Drawing, GOOD, "shapes.c") is None
-    assert validation.keys(Circle) == {"kind", "radius", "colour"}
+    assert schema.section_at(Drawing, GOOD, "shapes.b") is Circle
+    assert schema.section_at(Drawing, GOOD, "shapes.c") is None
+    assert schema.keys(Circle) == {"kind", "radius", "colour"}

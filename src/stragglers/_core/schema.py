@@ -1,7 +1,8 @@
-"""Documents against their schema: the first mistake, as a line with its place and a remedy.
+"""Settings as closed structs, and documents checked against them.
 
-msgspec checks types and bounds; what it would say less helpfully is checked here before: unknown
-keys, unknown kinds, words that are none of those allowed, and NaN.
+A document is what a TOML file holds. The first mistake in one is raised as a line that names its
+place and a remedy. msgspec checks types and bounds; unknown keys, unknown kinds, words outside a
+list and NaN are checked here first, because msgspec says less about them.
 """
 
 import math
@@ -9,12 +10,22 @@ import re
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from stragglers._core.errors import BadInput, did_you_mean, shown
+
+Count = Annotated[int, Meta(ge=1, le=10**8)]
+Positive = Annotated[float, Meta(gt=0, le=1e300)]  # infinity has no use either
+NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """A section of an experiment: immutable, and an unknown key is an error."""
+
 
 T = TypeVar("T", bound=Struct)
 WORDS = {
@@ -34,7 +45,7 @@ WORDS = {
 def convert(cls: type[T], document: Any, path: str = "") -> T:
     """The Struct of a document, sections inside first, so that each is named by its path."""
     if isinstance(document, dict):
-        fields = {field.name: field.type for field in msgspec.structs.fields(cls)}
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(cls)}
         for key, value in document.items():
             where = f"{path}.{key}" if path else key
             if key not in keys(cls):
@@ -51,8 +62,16 @@ def convert(cls: type[T], document: Any, path: str = "") -> T:
         raise BadInput(_in_words(str(error), document, path)) from None
 
 
+def checked(given: T) -> T:
+    """The same Struct, refused like a document if a field has a wrong type or value.
+
+    msgspec checks what it decodes, and nothing that Python code constructs.
+    """
+    return convert(type(given), msgspec.to_builtins(given, str_keys=True))
+
+
 def keys(cls: type[Struct]) -> set[str]:
-    return {*cls.__struct_fields__, *_tag_fields(cls)}
+    return {*cls.__struct_encode_fields__, *_tag_fields(cls)}
 
 
 def paths(cls: type[Struct], document: dict[str, Any]) -> Iterator[str]:
@@ -70,9 +89,9 @@ def tables(cls: type[Struct], document: dict[str, Any]) -> Iterator[str]:
 def _leaves(cls: type[Struct], document: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     yield from ((prefix + tag, str) for tag in _tag_fields(cls))
     for field in msgspec.structs.fields(cls):
-        path = prefix + field.name
+        path = prefix + field.encode_name
         structs = [option for option in _options(field.type) if _is_struct(option)]
-        value = document.get(field.name, {} if len(structs) == 1 else None)
+        value = document.get(field.encode_name, {} if len(structs) == 1 else None)
         sections = list(_sections(field.type, value, path))
         if not sections:
             yield path, field.type
@@ -85,7 +104,8 @@ def _leaves(cls: type[Struct], document: dict[str, Any], prefix: str) -> Iterato
 def section_at(cls: type[Struct], document: dict[str, Any], path: str) -> type[Struct] | None:
     """The Struct that the table at a path is to become."""
     for field in msgspec.structs.fields(cls):
-        for section, inside, where in _sections(field.type, document.get(field.name), field.name):
+        name = field.encode_name
+        for section, inside, where in _sections(field.type, document.get(name), name):
             if where == path:
                 return section
             if path.startswith(f"{where}."):

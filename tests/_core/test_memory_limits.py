@@ -26,7 +26,7 @@ def peak(work, *arguments):
 
 
 def planned(preset, *sets):
-    summarised(documents.override_all(catalog.read(preset), sets))
+    summarised(documents.settings_from(documents.override_all(catalog.read(preset), sets)))
 
 
 def test_what_is_counted_is_less_than_what_is_taken():

@@ -85,8 +85,8 @@ MUTATIONS = [
     Mutation(
         "normaliser",
         ROUNDS,
-        'return schedule.whole_steps(updates, goal, "round", "goal"), least',
-        'return schedule.whole_steps(updates, cohort, "round", "goal"), least',
+        "cohorts = _draw(fleet, policy, updates // policy.goal, seed)",
+        "cohorts = _draw(fleet, policy, updates // policy.cohort_size, seed)",
         "rounds are counted by B_t",
     ),
     Mutation(
@@ -143,15 +143,15 @@ MUTATIONS = [
     Mutation(
         "ties",
         ROUNDS,
-        "(ties.cumsum(axis=1) <= room)",
-        "(ties[:, ::-1].cumsum(axis=1)[:, ::-1] <= room)",
+        "(ties.cumsum(axis=1) <= left)",
+        "(ties[:, ::-1].cumsum(axis=1)[:, ::-1] <= left)",
         "of reports together the last count",
     ),
     Mutation(
         "ties",
         ROUNDS,
-        "np.searchsorted(closes, report[~on_time])",
-        'np.searchsorted(closes, report[~on_time], side="right")',
+        "np.searchsorted(closed.closes, report[missing])",
+        'np.searchsorted(closed.closes, report[missing], side="right")',
         "a report at the moment of a step is known one step later",
     ),
     Mutation(
@@ -320,22 +320,22 @@ MUTATIONS = [
     Mutation(
         "accounts",
         ROUNDS,
-        "counted = on_time.sum(axis=1)",
-        "counted = (on_time | late).sum(axis=1)",
+        "counted = closed.on_time.sum(axis=1)",
+        "counted = (closed.on_time | late.counts).sum(axis=1)",
         "late reports count against the budget",
     ),
     Mutation(
         "accounts",
         ROUNDS,
-        "late = ~on_time & kept_up & in_time",
-        "late = ~on_time & in_time",
+        "counts = missing & closed.kept & (report <= limit)",
+        "counts = missing & (report <= limit)",
         "abandoned rounds have late reports",
     ),
     Mutation(
         "accounts",
         BUFFER,
-        "counted = answers[source].reshape(steps, buffer).sum(axis=1)",
-        "counted = np.full(steps, buffer)",
+        "reports = answers[refilled.source].reshape(steps, policy.size).sum(axis=1)",
+        "reports = np.full(steps, policy.size)",
         "clients that were given up are counted",
     ),
     Mutation(
@@ -349,15 +349,15 @@ MUTATIONS = [
     Mutation(
         "window",
         ROUNDS,
-        "kept_up & (step - origin < late_rounds) & (step < stuck)",
-        "kept_up & (step - origin <= late_rounds) & (step < stuck)",
+        "closed.kept & (step - origin < policy.late_rounds) & (step < rounds)",
+        "closed.kept & (step - origin <= policy.late_rounds) & (step < rounds)",
         "k + 1 rounds are waited",
     ),
     Mutation(
         "window",
         ROUNDS,
-        "(report <= opens[:, None] + late_seconds)",
-        "(report < opens[:, None] + late_seconds)",
+        "(report <= limit)",
+        "(report < limit)",
         "whoever reports at tau_max is too late",
     ),
     Mutation(
@@ -517,22 +517,22 @@ MUTATIONS = [
     Mutation(
         "patience",
         ROUNDS,
-        "duration = np.minimum(duration, round_timeout)",
-        "duration = np.where(duration == np.inf, round_timeout, duration)",
+        "duration = np.minimum(duration, policy.round_timeout)",
+        "duration = np.where(duration == np.inf, policy.round_timeout, duration)",
         "slow rounds are waited for beyond their time",
     ),
     Mutation(
         "patience",
         ROUNDS,
-        "on_time.sum(axis=1, keepdims=True) >= least",
-        "on_time.sum(axis=1, keepdims=True) > least",
+        "on_time.sum(axis=1, keepdims=True) >= (policy.minimum or 1)",
+        "on_time.sum(axis=1, keepdims=True) > (policy.minimum or 1)",
         "`minimum` reports are too few",
     ),
     Mutation(
         "patience",
         BUFFER,
-        "answers = start + drawn.seconds <= start + patience",
-        "answers = start + drawn.seconds < start + patience",
+        "answers = start + refilled.drawn.seconds <= start + _timeout(policy)",
+        "answers = start + refilled.drawn.seconds < start + _timeout(policy)",
         "in time is too late",
     ),
     Mutation(
@@ -980,15 +980,15 @@ MUTATIONS = [
     Mutation(
         "hours",
         ROUNDS,
-        "known = np.append(opens[1:], closes[-1:])",
-        "known = closes",
+        "known = np.append(closed.opens[1:], closed.closes[-1:])",
+        "known = closed.closes",
         "what comes while a round waits to open is not known to it",
     ),
     Mutation(
         "hours",
         ROUNDS,
-        "after = met[kept] >= steps",
-        "after = step[kept] >= steps",
+        "after = late.met[kept] >= steps",
+        "after = late.step[kept] >= steps",
         "the last step knows what comes after it",
     ),
     Mutation(
@@ -1023,8 +1023,8 @@ MUTATIONS = [
     Mutation(
         "tiers",
         TIERS,
-        "members[drawn[turn == number]]",
-        "drawn[turn == number]",
+        "members[drawn[drawn_tier == number]]",
+        "drawn[drawn_tier == number]",
         "every tier has the first clients",
     ),
     Mutation(

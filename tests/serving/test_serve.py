@@ -54,7 +54,7 @@ def interpreted(algorithm, policy, delays, seed, weigh):
     def choose(group):
         busy = {job.client for job in server.jobs.values()}
         idle = sorted({*range(CLIENTS)} - busy)
-        first = policy.cohort if isinstance(policy, Rounds) else policy.concurrency
+        first = policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency
         later = {"at_update": 3, "at_once": 1}.get(getattr(policy, "refill", ""), first)
         size = later if group else first
         order = random_streams.generator(seed, random_streams.Purpose.IDLE, group).permutation(

@@ -170,7 +170,7 @@ class _Simulation:
                 step, wall_s, state = step + 1, wall_s + 1, state._replace(trained=step + 1)
                 yield ChunkEnded(Snapshot(step, wall_s, carry, (state,)))
             metrics = dict.fromkeys(METRICS, 1 / float(carry["w"][0]))  # w > 1
-            point = Point(step, step, step, step, step, wall_s, 0, 0, 1, metrics)
+            point = Point(step, float(step), step, step, step, wall_s, 0, 0, 1, metrics)
             state = state._replace(model=carry, curve=(*state.curve, point))
             yield Evaluated(point)
         yield Finished(Result(state.curve, carry, state.model, step, 0, None, START))

@@ -208,7 +208,7 @@ def by_interpreter(
 
     def members(group):
         if isinstance(policy, Rounds):
-            return slice(group * policy.cohort, (group + 1) * policy.cohort)
+            return slice(group * policy.cohort_size, (group + 1) * policy.cohort_size)
         size = policy.size if policy.refill == "at_update" else 1
         first = policy.concurrency + (group - 1) * size
         return slice(first, first + size) if group else slice(0, policy.concurrency)

@@ -1151,8 +1151,8 @@ MUTATIONS = [
     Mutation(
         "directions",
         "simulator/prepare.py",
-        "Reports(joint.staleness, sizes, steps, joint.step",
-        "Reports(joint.staleness, sizes, joint.examples, joint.step",
+        "Reports(joint.staleness, size, steps, joint.step",
+        "Reports(joint.staleness, size, joint.examples, joint.step",
         "examples are taken for local steps",
     ),
 ]

@@ -1151,8 +1151,8 @@ MUTATIONS = [
     Mutation(
         "directions",
         "simulator/prepare.py",
-        "Reports(joint.staleness, size, steps, joint.step",
-        "Reports(joint.staleness, size, joint.examples, joint.step",
+        "Reports(rows.staleness, size, steps, rows.step",
+        "Reports(rows.staleness, size, rows.examples, rows.step",
         "examples are taken for local steps",
     ),
 ]

@@ -17,7 +17,7 @@ from stragglers.simulator.events import Evaluated, Finished, Started
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
 from stragglers.simulator.simulate import events_together, simulate, simulate_together
-from stragglers.simulator.together import LEG, Joint, join, legs_of
+from stragglers.simulator.together import COLUMNS, LEG, join, legs_of
 from tests.support.helpers import linear_task, matrix, measured, plan_for
 
 STEPS, K, SEEDS = 12, 3, (0, 7, 31)
@@ -60,22 +60,22 @@ def test_joined_rows_hold_every_trial_whole(settles):
         policy = Rounds(goal=3, cohort=6, late_seconds=30.0)
     each = [rows_of(t.schedule, settles, seed=t.seed, teachers=K) for t in trials(task, policy)]
     joint = join(each)
-    assert np.all(np.diff(joint.version) >= 0) and joint.trials == len(SEEDS)
+    assert np.all(np.diff(joint.rows.version) >= 0) and joint.trials == len(SEEDS)
     assert len({rows.slots for rows in each}) > 1 or settles != "at_arrival"
-    assert joint.slot.max() == joint.slots - 1  # where it is, no bucket is
+    assert joint.rows.slot.max() == joint.rows.slots - 1  # where it is, no bucket is
     for trial, rows in enumerate(each):
         mine = joint.trial == trial
-        for name in Joint._fields[1:10]:
-            np.testing.assert_array_equal(getattr(joint, name)[mine], getattr(rows, name))
-        late = slice(joint.late_begin[trial, 0], joint.late_begin[trial, -1])
+        for name in COLUMNS:
+            np.testing.assert_array_equal(getattr(joint.rows, name)[mine], getattr(rows, name))
+        late = slice(joint.rows.late_begin[trial, 0], joint.rows.late_begin[trial, -1])
         assert set(joint.late_trial[late]) <= {trial}
-        np.testing.assert_array_equal(joint.late_begin[trial] - late.start, rows.late_begin)
+        np.testing.assert_array_equal(joint.rows.late_begin[trial] - late.start, rows.late_begin)
         for found, own in (
-            (joint.late_slot[late], rows.late_slot),
-            (joint.on_time_slot[trial], rows.on_time_slot),
+            (joint.rows.late_slot[late], rows.late_slot),
+            (joint.rows.on_time_slot[trial], rows.on_time_slot),
         ):
-            np.testing.assert_array_equal(found, np.where(own == rows.slots, joint.slots, own))
-        np.testing.assert_array_equal(joint.late_round[late], rows.late_round)
+            np.testing.assert_array_equal(found, np.where(own == rows.slots, joint.rows.slots, own))
+        np.testing.assert_array_equal(joint.rows.late_round[late], rows.late_round)
 
 
 def test_trials_meet_at_every_stop_and_after_a_few_steps():

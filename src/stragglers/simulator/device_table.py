@@ -58,7 +58,7 @@ class Jobs(NamedTuple):
 
 def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
     """Puts the rows on the device."""
-    each = rounded(joint.slots)
+    rows, each = joint.rows, rounded(joint.rows.slots)
 
     def column(values: NDArray[Any]) -> jax.Array:
         values = values.astype(np.int32) if values.dtype.kind == "i" else values
@@ -66,23 +66,23 @@ def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
         return jnp.asarray(np.pad(values, padding))
 
     def slot(values: NDArray[np.int32], trial: NDArray[np.integer]) -> jax.Array:
-        return column(np.where(values == joint.slots, joint.trials * each, trial * each + values))
+        return column(np.where(values == rows.slots, joint.trials * each, trial * each + values))
 
     turn = lanes.trial, lanes.version  # an index into what has axes [trials, steps]
     return Table(
         job=LocalJob(
-            dispatch=column(joint.dispatch),
+            dispatch=column(rows.dispatch),
             first=column(jobs.first),
             size=column(jobs.size),
-            positions=column(joint.examples),
+            positions=column(rows.examples),
             steps=column(jobs.steps),
             client=None if jobs.client is None else column(jobs.client),
         ),
         trial=column(joint.trial),
         weight=column(jobs.weight),
-        starting=Starting(column(joint.version), column(joint.teacher)),
-        slot=slot(joint.slot, joint.trial),
-        corrupt=column(joint.corrupt) if joint.corrupt.any() else None,
+        starting=Starting(column(rows.version), column(rows.teacher)),
+        slot=slot(rows.slot, joint.trial),
+        corrupt=column(rows.corrupt) if rows.corrupt.any() else None,
         opens=column(lanes.opens),
         order=column(lanes.order),
         lane_begin=column(lanes.begin),
@@ -91,12 +91,12 @@ def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
         turn_begin=column(lanes.turn_begin),
         turn=Turn(
             trial=column(lanes.trial),
-            on_time_slot=slot(joint.on_time_slot[turn], lanes.trial),
-            late_begin=column(joint.late_begin[turn]),
-            late_end=column(joint.late_begin[:, 1:][turn]),
+            on_time_slot=slot(rows.on_time_slot[turn], lanes.trial),
+            late_begin=column(rows.late_begin[turn]),
+            late_end=column(rows.late_begin[:, 1:][turn]),
         ),
-        late_slot=slot(joint.late_slot, joint.late_trial),
-        late_round=column(joint.late_round),
+        late_slot=slot(rows.late_slot, joint.late_trial),
+        late_round=column(rows.late_round),
     )
 
 

@@ -30,7 +30,7 @@ from stragglers.simulator.metrics import TestData
 from stragglers.simulator.packing import Load, lengths, pack
 from stragglers.simulator.programs import temporaries
 from stragglers.simulator.server_step import Carry
-from stragglers.simulator.together import Joint, join, legs_of
+from stragglers.simulator.together import join, legs_of
 from stragglers.tasks.base import Task, check
 
 MOST_LANES = 512  # the widest that was measured
@@ -99,16 +99,16 @@ def set_up(
         for trial in trials
     ]
     joint = join(each)
-    jobs = _jobs(task, joint, local, weigh)
+    jobs = _jobs(task, joint.rows, local, weigh)
     seeds = np.array([seed_word(trial.seed) for trial in trials])
     params = first_models(task, seeds)
     jobs = jobs._replace(weight=jobs.weight.astype(jnp.result_type(*jax.tree.leaves(params))))
     legs = legs_of(stops, len(trials))
-    load = Load(joint.trial, joint.version, np.maximum(jobs.steps, 1), legs, len(trials))
-    carry = server_step.start(algorithm, params, joint.slots, int(legs[-1]), mesh)
+    load = Load(joint.trial, joint.rows.version, np.maximum(jobs.steps, 1), legs, len(trials))
+    carry = server_step.start(algorithm, params, joint.rows.slots, int(legs[-1]), mesh)
     data = on_device(task, mesh, local.label_skew)
     if data.counts is not None and data.counts.ndim == 2:
-        jobs = jobs._replace(client=joint.client)
+        jobs = jobs._replace(client=joint.rows.client)
     seeds = meshes.on_all(mesh, seeds)
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
@@ -138,14 +138,14 @@ def set_up(
     return setup
 
 
-def _jobs(task: Task, joint: Joint, local: Local, weigh: Weigh) -> Jobs:
+def _jobs(task: Task, rows: Rows, local: Local, weigh: Weigh) -> Jobs:
     """What each row trains on, and the weight of its report."""
-    size = task.population.examples[joint.client]
-    steps = np.where(size > 0, local_steps(joint.examples, local, joint.cut), 0)
-    weight = weigh(Reports(joint.staleness, size, steps, joint.step, joint.before))
+    size = task.population.examples[rows.client]
+    steps = np.where(size > 0, local_steps(rows.examples, local, rows.cut), 0)
+    weight = weigh(Reports(rows.staleness, size, steps, rows.step, rows.before))
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise BadInput("weights of reports must be finite and not negative")
-    return Jobs(size, task.offsets[joint.client], steps, weight)
+    return Jobs(size, task.offsets[rows.client], steps, weight)
 
 
 def _width(lanes: int | None, load: Load, mesh: Mesh | None) -> int:

@@ -779,8 +779,8 @@ MUTATIONS = [
     Mutation(
         "live",
         COORDINATOR,
-        "if self.reports < policy.goal and self._under_way():",
-        "if self.reports < policy.goal:",
+        "complete = len(self.gathered_from) >= policy.goal or not self._under_way()",
+        "complete = len(self.gathered_from) >= policy.goal",
         "a round waits for clients that failed",
     ),
     Mutation(
@@ -1096,7 +1096,7 @@ MUTATIONS = [
         "joins",
         COORDINATOR,
         "self.joining = plus(self.joining, self._report(job, delta, self.version))",
-        "self.joining = plus(self.joining, self._report(job, delta, self._step_now()))",
+        "self.joining = plus(self.joining, self._report(job, delta, step))",
         "the interpreter weighs a report that joins as one of the step before",
     ),
     Mutation(

@@ -100,6 +100,15 @@ def set_trial(tree: Any, trial: jax.Array, own: Any) -> Any:
     )
 
 
+def index_after(index: jax.Array, count: jax.Array) -> jax.Array:
+    """The index itself, but only known once a count is; the count is never negative.
+
+    XLA updates rows in place where it sees that all reads come before the write, and else copies
+    them. What the count depends on has read the rows, and so they are not copied.
+    """
+    return index + jnp.minimum(count, 0)
+
+
 def named(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """Every leaf on the host, by its path: prefix/dense/kernel."""
     leaves, _ = jax.tree.flatten_with_path(tree)

@@ -15,11 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from rich import box
-from rich.table import Table as Grid
 
 from stragglers.report.cells import blocks, legend
-from stragglers.report.console import console
+from stragglers.report.console import console, grid
 from stragglers.report.result_table import METRICS, Options, Row, Table
 
 
@@ -29,13 +27,10 @@ def text(tables: Sequence[Table], options: Options) -> str:
     for table in tables:
         screen.print(table.section.title)
         for block in blocks(table, options):
-            grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-            grid.add_column(block.names[0])
-            for name in block.names[1:]:
-                grid.add_column(name, justify="right")
+            shown = grid(*block.names)
             for row in block.rows:
-                grid.add_row(*row)
-            screen.print(grid)
+                shown.add_row(*row)
+            screen.print(shown)
         for note in table.notes:
             screen.print(f"! {note}")
         if table.notes:

@@ -80,7 +80,7 @@ def fare_dust(
     def step(state: State, on_time: Sum) -> tuple[State, None]:
         core: FareDustCore = state.core
         params, optimizer = descend(server, mean, core.params, core.optimizer, on_time)
-        # The oldest row, which the round that closes takes over once its clients had their teachers.
+        # The oldest row, which the round that closes takes over once it has used its teachers.
         oldest = trees.index_after(core.round, on_time.reports) % k
         corrected = None  # w, moved as a teacher by the round that leaves
         if average == "corrected":

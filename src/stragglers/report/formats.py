@@ -11,7 +11,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -57,7 +57,7 @@ def markdown(tables: Sequence[Table], options: Options) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _piped(parts: Any) -> str:
+def _piped(parts: Iterable[str]) -> str:
     return f"| {' | '.join(parts)} |"
 
 

@@ -15,7 +15,7 @@ runtime.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     Algorithm,
     Download,
+    Open,
     Params,
     Starting,
     State,
@@ -63,7 +64,7 @@ class _Job(NamedTuple):
 class _Waiting(NamedTuple):
     """A closed round whose late reports are still awaited."""
 
-    opened: Any
+    opened: Open
     late: Sum
     missing: int  # reports that may still come
     deadline: float

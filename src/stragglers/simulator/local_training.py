@@ -92,7 +92,7 @@ def on_device(task: Task, mesh: Mesh | None = None, skew: LabelSkew | None = Non
     return Data(x, y, on_all(mesh, label_skew.label_counts(task.y, task.offsets, classes)))
 
 
-def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
+def classes_of(lesson: Lesson, params: Params, x: NDArray[np.generic]) -> int:
     """How many classes a model tells apart."""
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
@@ -104,12 +104,12 @@ def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
 class LocalJob(NamedTuple):
     """One client's work; scalars, or columns over clients."""
 
-    dispatch: Any  # its number in the schedule: the address of all its randomness
-    first: Any  # its first row in the data
-    size: Any  # n, its number of examples
-    positions: Any  # examples to go through, epochs included
-    steps: Any  # batches to train on
-    client: Any = None  # its row of `Data.counts`, if these have rows
+    dispatch: jax.Array  # its number in the schedule: the address of all its randomness
+    first: jax.Array  # its first row in the data
+    size: jax.Array  # n, its number of examples
+    positions: jax.Array  # examples to go through, epochs included
+    steps: jax.Array  # batches to train on
+    client: jax.Array | None = None  # its row of `Data.counts`, if these have rows
 
 
 def local_steps(
@@ -265,14 +265,14 @@ def on_own_data(
             return sent.model
         positions = np.array([int(epochs * len(x))])
         steps = local_steps(positions, local, cut=False)
-        job = LocalJob(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
+        job = LocalJob(*map(jnp.int32, (sent.dispatch, 0, len(x), positions[0], steps[0])))
         data = Data(jnp.asarray(x), jnp.asarray(y))
         if skew:
             classes = classes_of(lesson, sent.model, x[:1])
             counts = label_skew.label_counts(np.asarray(y), np.array([0, len(y)]), classes)
             data = data._replace(counts=jnp.asarray(counts[0]))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
-        delta = train(data, seed_word(seed), download, jax.tree.map(np.int32, job))
+        delta = train(data, seed_word(seed), download, job)
         return trees.subtract(download.model, delta)
 
     return trained

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import jax
 import numpy as np
 
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import trees
-from stragglers.algorithms.base import Algorithm, Params
+from stragglers.algorithms.base import Algorithm, Params, State
 from stragglers.planning.report_weights import Weigh, report_weights
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator import metrics
@@ -342,7 +342,7 @@ class Simulation:
                 place,
             )
 
-    def _exactly(self) -> AbstractContextManager[Any]:
+    def _exactly(self) -> AbstractContextManager[object]:
         return jax.default_matmul_precision(self.precision) if self.precision else nullcontext()
 
 
@@ -357,6 +357,6 @@ def _next_length(length: int, seconds: float) -> int:
 
 
 @partial(jax.jit, static_argnums=0)
-def _of(what: Callable[[Any], Params], server: Any, trial: int) -> Params:
+def _of(what: Callable[[State], Params], server: State, trial: int) -> Params:
     """A trial's model, in buffers of its own: the carry's are given away to the next chunk."""
     return what(trees.row(server, trial))

@@ -16,9 +16,10 @@ from stragglers.simulator import prepare
 from stragglers.simulator.events import Evaluated, Finished, Started
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
-from stragglers.simulator.simulate import events_together, simulate, simulate_together
+from stragglers.simulator.simulate import Simulation, simulate
 from stragglers.simulator.together import COLUMNS, LEG, join, legs_of
 from tests.support.helpers import linear_task, matrix, measured, plan_for
+from tests.support.together import simulate_together
 
 STEPS, K, SEEDS = 12, 3, (0, 7, 31)
 ADAM = optax.adam(0.05, eps=1e-3)
@@ -127,7 +128,7 @@ def test_models_of_one_training_as_of_their_own(kind, count, lanes):
     with jax.enable_x64(count > 1):
         task = linear_task(dtype=np.float64 if count > 1 else np.float32)
         given = trials(task, policy)[:count]
-        seen = list(events_together(task, given, all_of(each), client, **options))
+        seen = list(Simulation(task, given, all_of(each), client, **options).run())
         together = [event.result for event in seen if isinstance(event, Finished)]
         alone = [simulate_together(task, given, algorithm, client, **options) for algorithm in each]
     in_turn = [one for same in zip(*alone) for one in same]

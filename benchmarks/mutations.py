@@ -187,7 +187,7 @@ MUTATIONS = [
     Mutation(
         "keys",
         CLIENT,
-        "jax.random.split(jax.random.fold_in(key, step))",
+        "jax.random.split(jax.random.fold_in(key, number))",
         "jax.random.split(jax.random.fold_in(key, 0))",
         "every local step has the same dropout",
     ),
@@ -392,8 +392,8 @@ MUTATIONS = [
     Mutation(
         "weights",
         ENGINE,
-        "Sum(trees.scale(table.weight[i], delta), table.weight[i],",
-        "Sum(delta, table.weight[i],",
+        "Sum(trees.scale(table.weight[row], delta), table.weight[row],",
+        "Sum(delta, table.weight[row],",
         "deltas are not weighted",
     ),
     Mutation(
@@ -435,15 +435,15 @@ MUTATIONS = [
     Mutation(
         "bookkeeping",
         ENGINE,
-        "ends = lane.runs & (lane.step >= jnp.maximum(steps, 1))",
-        "ends = lane.step >= jnp.maximum(steps, 1)",
+        "ends = lanes.runs & (lanes.step >= jnp.maximum(steps, 1))",
+        "ends = lanes.step >= jnp.maximum(steps, 1)",
         "a lane that is done hands over once more",
     ),
     Mutation(
         "bookkeeping",
         ENGINE,
-        "(place < end) & (table.opens[following] <= e)",
-        "(place < end)",
+        "(place < turn.end) & (table.opens[following] <= turn.number)",
+        "(place < turn.end)",
         "a client starts before the model that it is sent is there",
     ),
     Mutation(
@@ -779,8 +779,8 @@ MUTATIONS = [
     Mutation(
         "live",
         COORDINATOR,
-        "if self.reports < policy.goal and self._under_way():",
-        "if self.reports < policy.goal:",
+        "complete = len(self.gathered_from) >= policy.goal or not self._under_way()",
+        "complete = len(self.gathered_from) >= policy.goal",
         "a round waits for clients that failed",
     ),
     Mutation(
@@ -814,8 +814,8 @@ MUTATIONS = [
     Mutation(
         "live",
         LIVE,
-        "failures, known[job.client] = 0, reply",
-        "failures, known[job.client] = failures, reply",
+        "self.failures, self.known[job.client] = 0, reply",
+        "self.known[job.client] = reply",
         "failures add up over days",
     ),
     Mutation(
@@ -1052,8 +1052,8 @@ MUTATIONS = [
     Mutation(
         "own",
         ENGINE,
-        "        if not (teach and local.distillation):\n",
-        "        if not (algorithm.teachers and local.distillation):\n",
+        "    if not (teach and code.local.distillation):\n",
+        "    if not (code.algorithm.teachers and code.local.distillation):\n",
         "lanes have no teacher where there is no history",
     ),
     # Late reports that join the next step, and weights by what is known of reports.
@@ -1096,7 +1096,7 @@ MUTATIONS = [
         "joins",
         COORDINATOR,
         "self.joining = plus(self.joining, self._report(job, delta, self.version))",
-        "self.joining = plus(self.joining, self._report(job, delta, self._step_now()))",
+        "self.joining = plus(self.joining, self._report(job, delta, step))",
         "the interpreter weighs a report that joins as one of the step before",
     ),
     Mutation(
@@ -1151,8 +1151,8 @@ MUTATIONS = [
     Mutation(
         "directions",
         "simulator/prepare.py",
-        "Reports(joint.staleness, sizes, steps, joint.step",
-        "Reports(joint.staleness, sizes, joint.examples, joint.step",
+        "Reports(rows.staleness, size, steps, rows.step",
+        "Reports(rows.staleness, size, rows.examples, rows.step",
         "examples are taken for local steps",
     ),
 ]

@@ -69,10 +69,13 @@ class Algorithm(NamedTuple):
     teachers: int = 0
 
 
+By = Literal["weight", "count", "sum"]
+
+
 class Mean(NamedTuple):
     """How a Sum becomes a gradient: divided by its weights, by its count, or not at all."""
 
-    by: Literal["weight", "count", "sum"] = "weight"
+    by: By = "weight"
 
     def __call__(self, total: Sum) -> Params:
         divisor = {"weight": total.weight, "count": total.reports, "sum": 1}[self.by]

@@ -80,9 +80,8 @@ def fare_dust(
     def step(state: State, on_time: Sum) -> tuple[State, None]:
         core: FareDustCore = state.core
         params, optimizer = descend(server, mean, core.params, core.optimizer, on_time)
-        # The round that closes takes over the oldest row, once all have read their teachers: if XLA
-        # does not see that this waits for their reports, it copies the whole history.
-        oldest = (core.round + jnp.minimum(on_time.reports, 0)) % k
+        # The oldest row, which the round that closes takes over once it has used its teachers.
+        oldest = trees.index_after(core.round, on_time.reports) % k
         corrected = None  # w, moved as a teacher by the round that leaves
         if average == "corrected":
             corrected = moved(params, optimizer, trees.row(core.history, oldest))

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from stragglers._core import toml_files
 from stragglers.report.cells import NOTHING, part, percent
-from stragglers.report.console import console
+from stragglers.report.console import console, grid
 
 CORRUPTED = "corrupted: of the reports on time or late, those that the server drops, and are wasted"
 UNTRAINED = "untrained: of the group's reports that count, those without a local step"
@@ -108,8 +107,6 @@ def corrupted(summary: dict[str, Any]) -> str:
 
 
 def _group_table(summary: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group")
     some_idle = bool(idle([summary]))
     shares = {
         "of clients": "population",
@@ -119,8 +116,7 @@ def _group_table(summary: dict[str, Any]) -> Table:
     }
     shares |= {"of weight": "weight"} if weighed([summary]) else {}
     idles = ["untrained"] if some_idle else []
-    for column in [*shares, "always late", *idles, "latency [s]"]:
-        table.add_column(column, justify="right")
+    table = grid("group", *shares, "always late", *idles, "latency [s]")
     for name, share in summary["share"].items():
         group = summary["groups"][name]
         latency = group["latency_s"]
@@ -160,9 +156,7 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
     refused = [row for row in rows if "error" in row]
     rows = [row for row in rows if "error" not in row]
     out, columns = console(), _sweep_columns(rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in [*keys, *columns]:
-        table.add_column(column, justify="right")
+    table = grid(*keys, *columns, texts=0)
     for row in rows:
         table.add_row(
             *map(_given, row["set"].values()),

@@ -4,12 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from stragglers.report import formats, result_table
 from stragglers.report.cells import percent
-from stragglers.report.console import console
+from stragglers.report.console import console, grid
 from stragglers.report.grouping import plain, shown
 from stragglers.report.result_table import Options
 from stragglers.runs.records import Record
@@ -30,10 +27,8 @@ def print_search(name: str, objective: str, history: Sequence[Sequence[Any]], be
     out = console()
     for tried in history:
         ranked = sorted(tried, key=lambda c: (math.isnan(c.value), -c.value))
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for path in tried[0].chosen:
-            table.add_column(plain(path), justify="right")
-        table.add_column(f"{objective} accuracy, validation", justify="right")
+        paths = map(plain, tried[0].chosen)
+        table = grid(*paths, f"{objective} accuracy, validation", texts=0)
         for candidate in ranked[:BEST]:
             value = "diverged" if math.isnan(candidate.value) else percent(candidate.value)
             table.add_row(*(shown(v) for v in candidate.chosen.values()), value)

@@ -91,119 +91,150 @@ def serve(
 ) -> Served:
     """Makes server steps until there are so many, those of an earlier call included."""
     _check(policy, steps, poll_seconds, keep_every)
-    _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before anybody is asked
-    params = as_weights(params)
-    known: dict[int, Reply] = {}  # the last report of each client, without its delta
-    idle: list[int] = []
-    due: list[int] = []  # sizes of the groups that may start
-    failures, said = 0, -SAID_EVERY
+    _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before any client starts
+    service = _Service(
+        link,
+        algorithm,
+        policy,
+        as_weights(params),
+        seed,
+        weigh,
+        Ledger(folder),
+        keep_every,
+        on_step,
+    )
+    server, began = service.server, clock.now()
+    while not _is_over(server, steps):
+        service.poll(clock.now() - began, steps)
+        clock.sleep(poll_seconds)
+    server.finish()
+    service.ledger.keep(server)
+    counts = {**server.counts, "failed": server.failed, "dropped": int(server.dropped)}
+    model, params = algorithm.model(server.state), algorithm.params(server.state)
+    return Served(model, params, clock.now() - began, counts)
 
-    def choose(group: int) -> list[int]:
-        order = random_streams.generator(seed, random_streams.Purpose.IDLE, group).permutation(
-            len(idle)
+
+class _Service:
+    """A coordinator with its link and its folder, and what is known of its clients."""
+
+    def __init__(
+        self,
+        link: Link,
+        algorithm: Algorithm,
+        policy: Policy,
+        params: Params,
+        seed: int,
+        weigh: Weigh,
+        ledger: Ledger,
+        keep_every: int,
+        on_step: Callable[[int, float, Params], None] | None,
+    ) -> None:
+        self.link, self.algorithm, self.policy, self.ledger = link, algorithm, policy, ledger
+        self.seed, self.weigh = seed, weigh
+        self.keep_every, self.on_step = keep_every, on_step
+        self.known: dict[int, Reply] = {}  # the last report of each client, without its delta
+        self.idle: list[int] = []
+        first = policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency
+        self.due = [first]  # sizes of the groups that may start
+        self.failures, self.most = 0, max(PATIENCE, 2 * first)  # in a row
+        self.said = -SAID_EVERY
+        self.server = Coordinator(
+            algorithm, policy, params, self._choose, self._weight_of, self._teacher
         )
-        return [idle[place] for place in order[: due[0]]]
+        ledger.go_on(self.server)
+        self.told = self.server.version
 
-    def weight(arrival: Arrival) -> float:
-        return _weight(weigh, arrival, known[arrival.client].examples)
+    def poll(self, now: float, steps: int) -> None:
+        """What has come since the last poll, in the order at the top of this file."""
+        server, policy = self.server, self.policy
+        server.over = server.version >= steps and now > server.step_times[-1]
+        replies = {reply.dispatch: reply for reply in self.link.poll()}
+        for number in sorted({*replies, *_overdue(server, now)}):
+            if number in replies:
+                self._take(replies[number], now)
+            else:
+                self._follow(server.give_up(number, now), now)
+            if isinstance(policy, Buffer) and server.version == steps:
+                break  # what has come at the same time would make steps beyond the last
+        if isinstance(policy, Rounds) and now >= _time_out(server):
+            self._follow(server.time_out(server.version, now), now)
+        if server.version < steps:
+            self._start(now)
+        server.expire(now)
 
-    def teacher(dispatch: int, version: int) -> int:
-        whose = np.array([dispatch]), np.array([version])
-        return int(teachers_of(seed, *whose, algorithm.teachers)[0])
-
-    server = Coordinator(algorithm, policy, params, choose, weight, teacher)
-    ledger = Ledger(folder)
-    ledger.go_on(server)
-    due.append(policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency)
-    told, most = server.version, max(PATIENCE, 2 * due[0])
-    began = clock.now()
-
-    def take(reply: Reply, now: float) -> None:
-        nonlocal failures
-        job = server.jobs.get(reply.dispatch)
+    def _take(self, reply: Reply, now: float) -> None:
+        server, job = self.server, self.server.jobs.get(reply.dispatch)
         if job is None:  # it has reported, or failed, before
             return
         step, came = server.version, reply.delta is not None
         if came:
-            failures, known[job.client] = 0, reply._replace(delta=None)
-            follow(server.receive(reply.dispatch, reply.delta, now), now)
+            self.failures, self.known[job.client] = 0, reply._replace(delta=None)
+            self._follow(server.receive(reply.dispatch, reply.delta, now), now)
         else:
-            failures += 1
+            self.failures += 1
             logger.warning("client %s failed: %s", job.client, reply.error)
-            follow(server.lose(reply.dispatch, now), now)
-            if failures >= most:
+            self._follow(server.lose(reply.dispatch, now), now)
+            if self.failures >= self.most:
                 raise BadInput(
-                    f"{failures} clients in a row have failed, expected some to report; "
+                    f"{self.failures} clients in a row have failed, expected some to report; "
                     f"the last one: {reply.error}"
                 )
-        if job.client in known:  # else it is not known what it has to train on
-            it = known[job.client]
-            seconds = now - job.start if came else None
-            ledger.write(
+        if job.client in self.known:  # else it is not known what it has to train on
+            self.ledger.write(
                 Line(
-                    job.client,
-                    it.group,
-                    it.examples,
-                    seconds,
-                    reply.training,
-                    job.start,
-                    job.version,
-                    step,
+                    client=job.client,
+                    group=self.known[job.client].group,
+                    examples=self.known[job.client].examples,
+                    seconds=now - job.start if came else None,
+                    training=reply.training,
+                    started=job.start,
+                    version=job.version,
+                    step=step,
                 )
             )
 
-    def follow(may_start: bool, now: float) -> None:
+    def _follow(self, may_start: bool, now: float) -> None:
         """What may come with a report or a time-out: a server step, clients that start."""
-        nonlocal told
+        server, policy = self.server, self.policy
         if may_start:
-            due.append(_refill(policy))
-        if server.version > told:
-            told = server.version
-            if told % keep_every == 0:
-                ledger.keep(server)
-            if on_step:
-                on_step(told, now, algorithm.model(server.state))
+            self.due.append(policy.cohort_size if isinstance(policy, Rounds) else policy.group)
+        if server.version > self.told:
+            self.told = server.version
+            if self.told % self.keep_every == 0:
+                self.ledger.keep(server)
+            if self.on_step:
+                self.on_step(self.told, now, self.algorithm.model(server.state))
 
-    def start(now: float) -> None:
-        nonlocal said
-        online = {*link.online()} if due else set()
+    def _start(self, now: float) -> None:
+        """Sends orders to idle clients, group by group, until too few are idle."""
+        server, due = self.server, self.due
+        online = {*self.link.online()} if due else set()
         for client in online:
             server.since.setdefault(client, server.version)
         while due:
-            idle[:] = sorted(online - {job.client for job in server.jobs.values()})
-            if len(idle) < (due[0] if isinstance(policy, Rounds) else 1):
-                if now - said >= SAID_EVERY:
-                    logger.warning("%s clients are idle, %s shall start", len(idle), due[0])
-                    said = now
+            self.idle = sorted(online - {job.client for job in server.jobs.values()})
+            if len(self.idle) < (due[0] if isinstance(self.policy, Rounds) else 1):
+                if now - self.said >= SAID_EVERY:
+                    logger.warning("%s clients are idle, %s shall start", len(self.idle), due[0])
+                    self.said = now
                 return
             orders = server.dispatch(now)
-            link.send(orders)
+            self.link.send(orders)
             due[0] -= len(orders)
             if due[0] == 0:
                 due.pop(0)
 
-    while not _is_over(server, steps):
-        now = clock.now() - began
-        server.over = server.version >= steps and now > server.step_times[-1]
-        replies = {reply.dispatch: reply for reply in link.poll()}
-        for number in sorted({*replies, *_overdue(server, now)}):
-            if number in replies:
-                take(replies[number], now)
-            else:
-                follow(server.give_up(number, now), now)
-            if isinstance(policy, Buffer) and server.version == steps:
-                break  # what has come at the same time would make steps beyond the last
-        if isinstance(policy, Rounds) and now >= _time_out(server):
-            follow(server.time_out(server.version, now), now)
-        if server.version < steps:
-            start(now)
-        server.expire(now)
-        clock.sleep(poll_seconds)
-    server.finish()
-    ledger.keep(server)
-    counts = {**server.counts, "failed": server.failed, "dropped": int(server.dropped)}
-    model, params = algorithm.model(server.state), algorithm.params(server.state)
-    return Served(model, params, clock.now() - began, counts)
+    def _choose(self, group: int) -> list[int]:
+        draw = random_streams.generator(self.seed, random_streams.Purpose.IDLE, group)
+        order = draw.permutation(len(self.idle))
+        return [self.idle[place] for place in order[: self.due[0]]]
+
+    def _weight_of(self, arrival: Arrival) -> float:
+        return _weight(self.weigh, arrival, self.known[arrival.client].examples)
+
+    def _teacher(self, dispatch: int, version: int) -> int:
+        columns = np.array([dispatch]), np.array([version])
+        return int(teachers_of(self.seed, *columns, self.algorithm.teachers)[0])
 
 
 def _check(policy: Policy, steps: int, poll_seconds: float, keep_every: int) -> None:
@@ -230,11 +261,6 @@ def as_weights(params: Params) -> Params:
                 "leave it out, and keep it with the clients"
             )
     return jax.tree.map(jnp.asarray, params)
-
-
-def _refill(policy: Policy) -> int:
-    """Clients of every group but the first."""
-    return policy.cohort_size if isinstance(policy, Rounds) else policy.group
 
 
 def _overdue(server: Coordinator, now: float) -> list[int]:

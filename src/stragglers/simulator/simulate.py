@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import jax
 import numpy as np
 
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import trees
-from stragglers.algorithms.base import Algorithm, Params
+from stragglers.algorithms.base import Algorithm, Params, State
 from stragglers.planning.report_weights import Weigh, report_weights
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator import metrics
@@ -159,35 +159,7 @@ def simulate_events(
         evaluated after 8 client updates
         8 clients have trained, 0 dropped
     """
-    return events_together(task, [Trial(schedule, seed)], algorithm, local, **options)
-
-
-def simulate_together(
-    task: Task,
-    trials: Sequence[Trial],
-    algorithm: Algorithm,
-    local: Local,
-    **options: Unpack[Options],
-) -> list[Result]:
-    """Trains trials of one experiment in one program, each as if it were alone.
-
-    An algorithm with several models (`algorithms.base.all_of`) has a result for each of them, trial
-    after trial.
-    """
-    return results(events_together(task, trials, algorithm, local, **options))
-
-
-def events_together(
-    task: Task,
-    trials: Sequence[Trial],
-    algorithm: Algorithm,
-    local: Local,
-    **options: Unpack[Options],
-) -> Iterator[Event]:
-    """Trains as `simulate_together` does, and yields what happens: all events name their trial."""
-    simulation = Simulation(task, trials, algorithm, local, **options)
-    yield Started(simulation.start)
-    yield from simulation.events(simulation.first())
+    yield from Simulation(task, [Trial(schedule, seed)], algorithm, local, **options).run()
 
 
 def results(events: Iterator[Event]) -> list[Result]:
@@ -196,7 +168,10 @@ def results(events: Iterator[Event]) -> list[Result]:
 
 
 class Simulation:
-    """Trials in one program: compiled, and all data on the device.
+    """Trials in one program: compiled, and all data on the device. Each trains as if it were alone.
+
+    Events name their trial. An algorithm with several models (`algorithms.base.all_of`) has a
+    result for each of them, trial after trial.
 
     To resume, prepare, restore and iterate:
 
@@ -252,6 +227,11 @@ class Simulation:
         carry, params = self.setup.carry, self.algorithm.params
         models = (_of(params, carry.server, trial) for trial, _ in self.places)
         return Snapshot(0, 0.0, carry, tuple(map(TrialState, models)))
+
+    def run(self) -> Iterator[Event]:
+        """Trains from the beginning to the end, and yields what happens."""
+        yield Started(self.start)
+        yield from self.events(self.first())
 
     def events(self, snapshot: Snapshot) -> Iterator[Event]:
         """Trains on from a snapshot, whose arrays are given away, and yields what happens."""
@@ -342,7 +322,7 @@ class Simulation:
                 place,
             )
 
-    def _exactly(self) -> AbstractContextManager[Any]:
+    def _exactly(self) -> AbstractContextManager[object]:
         return jax.default_matmul_precision(self.precision) if self.precision else nullcontext()
 
 
@@ -357,6 +337,6 @@ def _next_length(length: int, seconds: float) -> int:
 
 
 @partial(jax.jit, static_argnums=0)
-def _of(what: Callable[[Any], Params], server: Any, trial: int) -> Params:
+def _of(what: Callable[[State], Params], server: State, trial: int) -> Params:
     """A trial's model, in buffers of its own: the carry's are given away to the next chunk."""
     return what(trees.row(server, trial))

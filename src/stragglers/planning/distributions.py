@@ -56,9 +56,6 @@ class LogNormal(Settings, frozen=True, kw_only=True, tag="lognormal", tag_field=
         every = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in every.items() if value is not None}
 
-    def __repr__(self) -> str:
-        return f"LogNormal({', '.join(f'{name}={value}' for name, value in self.given.items())})"
-
 
 class Constant(Settings, frozen=True, tag="constant", tag_field="kind"):
     """Always the same value; infinity means never."""

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from rich import box
-from rich.table import Table as Grid
 
 from stragglers.report.cells import blocks, legend
 from stragglers.report.console import console
@@ -29,13 +27,7 @@ def text(tables: Sequence[Table], options: Options) -> str:
     for table in tables:
         screen.print(table.section.title)
         for block in blocks(table, options):
-            grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-            grid.add_column(block.names[0])
-            for name in block.names[1:]:
-                grid.add_column(name, justify="right")
-            for row in block.rows:
-                grid.add_row(*row)
-            screen.print(grid)
+            screen.print(block)
         for note in table.notes:
             screen.print(f"! {note}")
         if table.notes:

@@ -8,7 +8,6 @@ swept(sweep, document)         that with every combination of the values of --sw
 import argparse
 import itertools
 import math
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stragglers._core.errors import BadInput, about
-from stragglers.config import catalog, documents
+from stragglers.config import catalog, changes, documents
 from stragglers.runs.checkpoint import EVERY_MINUTES
 
 if TYPE_CHECKING:
@@ -147,7 +146,9 @@ def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
         document = documents.override_all(document, options.set)
         if options.updates is not None:
             document = documents.override(document, f"updates={options.updates}")
-        document = _with_data(document, source, options.path)
+        if options.path is not None and not documents.takes_data(document):
+            raise BadInput(f"--path {options.path}: {source} reads no data; leave it out")
+        document = documents.with_data(document, options.path)
         if options.seed is not None:
             document = documents.override(document, f"seed={options.seed}")
         if not getattr(options, "sweep", None):
@@ -166,7 +167,7 @@ def swept(
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
         nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-        if nested or any({one, other} <= group for group in documents.ALTERNATIVES):
+        if nested or any({one, other} <= group for group in changes.ALTERNATIVES):
             raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
     for chosen in itertools.product(*axes):
         with_all = document
@@ -196,16 +197,6 @@ def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) ->
 def as_sets(chosen: Chosen) -> str:
     """kappa=0.1, beta=0.9: as --set would have it, in full."""
     return ", ".join(f"{path}={value}" for path, value in chosen)
-
-
-def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:
-    """The document with the folder of its task's data: given, its own, or of the environment."""
-    if not documents.takes_data(document):
-        if path is not None:
-            raise BadInput(f"--path {path}: {source} reads no data; leave it out")
-        return document
-    folder = path or document["task"].get("path") or os.environ.get("STRAGGLERS_DATA")
-    return documents.override(document, f"task.path={json(folder)}") if folder else document
 
 
 def json(document: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from stragglers._core.errors import BadInput
 
+NOTHING = "–"  # in the place of NaN
 SHOWN = 10  # rows of a long table: the first and the last ones
 MOST = 1000  # characters of a line, beyond which it is folded
 
@@ -74,6 +75,28 @@ def text(parts: Iterable[str | Block]) -> str:
     for part in parts:
         screen.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def listed(columns: Mapping[str, tuple[Sequence[Any], str]], left: int = 1) -> Block:
+    """A block of columns: values and their format, by the name of each column."""
+    values = list(columns.values())
+    rows = [
+        ["..."] * len(values)
+        if row is None
+        else [NOTHING if one[row] != one[row] else format(one[row], form) for one, form in values]
+        for row in ends(len(values[0][0]))
+    ]
+    return Block(list(columns), rows, left)
+
+
+def of_curve(curve: Mapping[str, Any]) -> Block:
+    """The columns of a curve that one looks at first."""
+    columns = {"step": (curve["step"], ","), "time [s]": (curve["time_s"], ",.0f")}
+    columns["updates"] = curve["updates"], ","
+    for group in ("straggler", "standard", "total"):
+        shares = [100 * share for share in curve[f"{group}_accuracy"]]
+        columns[f"{group} accuracy [%]"] = shares, ".1f"
+    return listed(columns)
 
 
 def ends(rows: int) -> Iterator[int | None]:

@@ -9,12 +9,12 @@ import argparse
 import itertools
 import math
 import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput, about
 from stragglers.config import catalog, changes, documents
 from stragglers.runs.checkpoint import EVERY_MINUTES
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Commands = Any  # argparse has no public name for what add_subparsers() returns
 Chosen = tuple[tuple[str, str], ...]  # values of a sweep as they were given, by their paths
-MOST = 10_000  # trials, or plans, that one command takes: a folder each, which every table reads
 BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
@@ -115,23 +114,19 @@ def folder_name(text: str) -> str:
 
 def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "Terms"]:
     """How many trials, and on which terms."""
-    from stragglers.runs.workers import Terms
+    from stragglers.runs.run import checked_terms
 
     count = default if options.trials is None else options.trials
-    for name, value in (
-        ("trials", count),
-        ("processes", options.processes),
-        ("together", options.together),
-    ):
-        if value is not None and value < 1:
-            raise BadInput(f"{name}={value}, expected at least 1")
+    terms = checked_terms(
+        count,
+        options.processes,
+        options.together,
+        options.minutes,
+        options.checkpoint_minutes,
+        options.allow_drift,
+    )
     check_count(1, trials=count)
-    if not options.minutes > 0:
-        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
-    if not options.checkpoint_minutes >= 0:
-        raise BadInput(f"checkpoint-minutes={options.checkpoint_minutes:g}, expected 0 or more")
-    deadline = time.time() + 60 * options.minutes
-    return count, Terms(deadline, 60 * options.checkpoint_minutes, options.allow_drift)
+    return count, terms
 
 
 def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -186,10 +181,10 @@ def _values(sweep: Sequence[str]) -> list[list[str]]:
 def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) -> None:
     """Refuses more than a command should take, before any of it is built."""
     every = experiments * math.prod(map(len, _values(sweep))) * trials
-    if every > MOST:
+    if every > memory_limits.TRIALS:
         what, lower = ("trials", "lower --trials, ") if trials > 1 else ("combinations", "")
         raise BadInput(
-            f"{every:,} {what} given, expected at most {MOST:,} in one command; "
+            f"{every:,} {what} given, expected at most {memory_limits.TRIALS:,} in one command; "
             f"{lower}leave out values or give several commands"
         )
 

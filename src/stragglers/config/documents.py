@@ -10,7 +10,7 @@ Every mistake is one line that names the key, what was given and what is allowed
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -65,6 +65,15 @@ def value_of(text: str) -> Any:
         return text
     whole = isinstance(value, float) and "e" in text.lower() and value.is_integer()
     return int(value) if whole and abs(value) < EXACT else value
+
+
+def flat(document: Mapping[str, Any], prefix: str = "") -> Document:
+    """Every setting by its path, such as schedule.goal."""
+    found = {}
+    for key, value in document.items():
+        path = f"{prefix}{key}"
+        found |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
+    return found
 
 
 def takes_data(document: Document) -> bool:

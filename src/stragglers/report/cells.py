@@ -3,11 +3,10 @@
 import math
 from typing import Any
 
-from stragglers._core.tables import Block
+from stragglers._core.tables import NOTHING, Block
 from stragglers.report.result_table import COMPARED, Options, Row, Table
 from stragglers.report.statistics import FEWEST_PAIRS, Pairs, Reached, Summary
 
-NOTHING = "–"
 SHORT = {"straggler_accuracy": "straggler", "total_accuracy": "total"}
 
 

@@ -235,7 +235,7 @@ class Experiment(Settings, frozen=True, dict=True):
         >>> import stragglers as st
         >>> experiment = st.preset("emnist/per-domain/feast").replace(kappa=0.2, updates=8_000)
         >>> experiment.algorithm
-        Feast(beta=0.95, kappa=0.2)
+        Feast(beta=0.99, kappa=0.2)
         >>> st.preset("glyphs/per-domain/fedadam").replace(faults=st.Faults(crash=0.1)).faults
         Faults(crash=0.1)
     """

@@ -36,7 +36,15 @@ CHUNK = 1 << 20  # dispatches that are drawn or walked together: bounds memory, 
 
 
 class Fate(IntEnum):
-    """What becomes of a dispatched client's report."""
+    """What becomes of a dispatched client's report.
+
+    Example:
+        >>> import stragglers as st
+        >>> fleet = st.Fleet(st.clients(100, examples=st.Constant(50)), st.PER_EXAMPLE)
+        >>> schedule = st.schedule(fleet, st.Rounds(goal=10, cohort=12), updates=100)
+        >>> int((schedule.fate == st.Fate.UNUSED).sum())
+        20
+    """
 
     ON_TIME = 0  # in the server step that it was meant for
     LATE = 1  # after its round closed, but within the limit for late reports

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stragglers._core import tables
-from stragglers._core.errors import BadInput, shown
+from stragglers._core.errors import check_type
 from stragglers.config import build, checks, influence
 from stragglers.config.describe import policy
 from stragglers.config.settings import Experiment
@@ -53,8 +53,7 @@ def summarise(schedule: Schedule) -> Summary:
         >>> summary["server_steps"], summary["reports"]["unused"]
         (100, 200)
     """
-    if not isinstance(schedule, Schedule):
-        raise BadInput(f"schedule = {shown(schedule)}: not a schedule. Make one with st.schedule.")
+    check_type("schedule", schedule, Schedule, "what st.schedule returns")
     return Summary(summary.summarise(schedule) | _limit(schedule))
 
 
@@ -78,10 +77,7 @@ def plan(experiment: Experiment) -> Summary:
         >>> st.plan(experiment)["policy"]
         'rounds of 130 clients that close at 100 reports'
     """
-    if not isinstance(experiment, Experiment):
-        raise BadInput(
-            f"experiment = {shown(experiment)}: not an experiment. Make one with st.preset."
-        )
+    check_type("experiment", experiment, Experiment, "what st.preset returns")
     return summarised(experiment)[0]
 
 

@@ -25,8 +25,8 @@ class Record(NamedTuple):
     Example:
         >>> import stragglers as st
         >>> record = st.load_runs("runs")[0]  # where the example of `st.run` has trained
-        >>> record.outcome("time_s") == record.curve["time_s"][-1]
-        True
+        >>> record.outcome("updates"), record.curve["updates"]
+        (40.0, array([20, 40]))
     """
 
     folder: Path

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stragglers._core import tables
-from stragglers._core.errors import BadInput, shown
+from stragglers._core.errors import check_type
 from stragglers.config.documents import flat
 from stragglers.runs import records
 from stragglers.runs.curve import COLUMNS
@@ -92,6 +92,5 @@ def load_runs(*folders: str | Path) -> Runs:
         array([20, 40])
     """
     for folder in folders:
-        if not isinstance(folder, str | Path):
-            raise BadInput(f"folder = {shown(folder)}: not a path. Give the folder of runs.")
+        check_type("folder", folder, (str, Path), "a folder of runs")
     return Runs(records.find(folders))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stragglers._core import memory_limits
-from stragglers._core.errors import BadInput, about, shown
+from stragglers._core.errors import BadInput, about, check_type, shown
 from stragglers._core.files import output_folder
 from stragglers.config import checks, documents, task_files
 from stragglers.config.settings import Experiment
@@ -65,8 +65,7 @@ def run(
         >>> runs[0].status, len(runs[0].curve["step"])
         ('finished', 2)
     """
-    if not isinstance(out, str | Path):
-        raise BadInput(f"out = {shown(out)}: not a path. Give a folder for runs.")
+    check_type("out", out, (str, Path), "a folder for runs")
     terms = checked_terms(trials, processes, together, minutes, checkpoint_minutes, allow_drift)
     named = [_checked(each, path) for each in _listed(experiments)]
     if (every := len(named) * trials) > memory_limits.TRIALS:

@@ -44,13 +44,13 @@ class Tabular(Protocol):
     def _parts(self) -> Iterable[str | Block]: ...
 
 
-def as_text(given: Tabular) -> str:
-    return text(given._parts())
+def as_text(self: Tabular) -> str:
+    return text(self._parts())
 
 
-def as_html(given: Tabular) -> str:
+def as_html(self: Tabular) -> str:
     lines = []
-    for part in given._parts():
+    for part in self._parts():
         if isinstance(part, Block):
             lines += ["<table>", f"<thead>{_row(part.names, 'th')}</thead>", "<tbody>"]
             lines += [_row(row, "td") for row in part.rows]

@@ -290,7 +290,7 @@ class Experiment(Settings, frozen=True, dict=True):
                 "'-', in parts divided by '/'."
             )
         copy = msgspec.structs.replace(self)
-        copy.__dict__["name"] = name
+        vars(copy)["name"] = name
         return copy
 
     def replace(self, settings: Mapping[str, Any] | None = None, /, **more: Any) -> "Experiment":

@@ -16,6 +16,7 @@ from stragglers._core.errors import BadInput
 
 NOTHING = "–"  # in the place of NaN
 SHOWN = 10  # rows of a long table: the first and the last ones
+PLAIN = "white-space: pre-wrap; font-family: monospace"  # lines that are laid out by blanks
 MOST = 1000  # characters of a line, beyond which it is folded
 
 
@@ -56,7 +57,7 @@ def as_html(self: Tabular) -> str:
             lines += [_row(row, "td") for row in part.rows]
             lines += ["</tbody>", "</table>"]
         else:
-            lines.append(f"<div>{html.escape(part)}</div>")
+            lines.append(f'<div style="{PLAIN}">{html.escape(part)}</div>')
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ When things happen is not its business: the schedule has decided that already.
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -203,7 +204,7 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
         >>> algorithm = st.with_ema(st.fedavg(optax.sgd(1.0)), decay=0.99)
     """
     check_type("algorithm", algorithm, Algorithm, "an Algorithm, such as st.fedavg returns")
-    check_type("decay", decay, (int, float), "a number from 0 to below 1")
+    check_type("decay", decay, Real, "a number from 0 to below 1")
     if not 0 <= decay < 1:
         raise BadInput(f"ema decay={decay}, expected a number from 0 to below 1")
     if decay == 0:

@@ -16,6 +16,7 @@ EMA of all weights: hence `average`. Corrected are the weights that there are by
 over many rounds does not see by which k of them it is late. Nothing else depends on it.
 """
 
+from numbers import Integral
 from typing import Literal, NamedTuple
 
 import jax
@@ -85,7 +86,7 @@ def fare_dust(
         50
     """
     check_server(server)
-    check_type("k", k, int, "a whole number of historical teachers")
+    check_type("k", k, Integral, "a whole number of historical teachers")
     if k < 1:
         raise BadInput(f"k={k} historical teachers, expected a whole number >= 1")
 

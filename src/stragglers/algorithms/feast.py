@@ -10,6 +10,7 @@ feeds the main one, so a round can be settled whenever its reports are in: what 
 depend on when, and models of many beta and kappa come from one training.
 """
 
+from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -72,8 +73,8 @@ def feast(
         'by_round'
     """
     check_server(server)
-    check_type("beta", beta, (int, float), "a number from 0 to below 1")
-    check_type("kappa", kappa, (int, float), "a number from 0 to 1")
+    check_type("beta", beta, Real, "a number from 0 to below 1")
+    check_type("kappa", kappa, Real, "a number from 0 to 1")
     if not 0 <= beta < 1:
         raise BadInput(f"beta={beta}, expected a number from 0 to below 1")
     if not 0 <= kappa <= 1:

@@ -45,8 +45,8 @@ class LogNormal(Settings, frozen=True, kw_only=True, tag="lognormal", tag_field=
     """
 
     mu: float | None = None  #: Mean of the natural logarithm: the median is e^mu.
-    sigma: float | None = None  #: Standard deviation of the natural logarithm.
     median: float | None = None  #: Median of the values themselves; goes with `sigma`.
+    sigma: float | None = None  #: Standard deviation of the natural logarithm.
     mean: float | None = None  #: Mean of the values; goes with `sd`.
     sd: float | None = None  #: Standard deviation of the values; goes with `mean`.
     p50: float | None = None  #: 50th percentile; goes with `p95`.
@@ -171,7 +171,7 @@ def _log_moments(description: LogNormal) -> tuple[float, float]:
     match tuple(given):
         case ("mu", "sigma"):
             return given["mu"], given["sigma"]
-        case ("sigma", "median"):
+        case ("median", "sigma"):
             _above("lognormal", 0, median=given["median"])
             return math.log(given["median"]), given["sigma"]
         case ("mean", "sd"):

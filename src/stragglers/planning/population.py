@@ -7,6 +7,7 @@ models of the paper's tasks (paper_populations.py). `origin` says which; every o
 
 import math
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,11 +77,11 @@ def clients(
         >>> [(name, group.clients) for name, group in fleet.groups.items()]
         [('recent', 750), ('older', 250)]
     """
-    check_type("number", number, (int, np.integer), "a whole number of clients")
+    check_type("number", number, Integral, "a whole number of clients")
     groups = {"all": 1.0} if groups is None else groups
     check_type("groups", groups, Mapping, "a share of the clients for each group, by name")
     for name, share in groups.items():
-        check_type(f"groups: {name}", share, (int, float), "a share of the clients")
+        check_type(f"groups: {name}", share, Real, "a share of the clients")
     if abs(math.fsum(groups.values()) - 1) > 1e-9 or min(groups.values()) <= 0:
         raise BadInput(f"groups={dict(groups)}, expected shares above 0 that add up to 1")
     edges = np.rint(number * np.cumsum([0.0, *groups.values()])).astype(int)

@@ -1,8 +1,7 @@
 """From a fleet and a policy to a schedule: draw, then let the policy arrange what was drawn."""
 
 import math
-
-import numpy as np
+from numbers import Integral, Real
 
 from stragglers._core.errors import BadInput, check_type
 from stragglers._core.schema import checked
@@ -42,8 +41,8 @@ def schedule(
     """
     check_type("fleet", fleet, Fleet, "a Fleet")
     check_type("policy", policy, Policy, "Rounds or Buffer")
-    check_type("seed", seed, (int, np.integer), "a whole number of at least 0")
-    check_type("epochs", epochs, (int, float, np.floating), "a finite number above 0")
+    check_type("seed", seed, Integral, "a whole number of at least 0")
+    check_type("epochs", epochs, Real, "a finite number above 0")
     if seed < 0 or not 0 < epochs < math.inf:
         raise BadInput(f"seed={seed}, epochs={epochs}: expected seed >= 0 and finite epochs > 0")
     check(checked(policy), updates)

@@ -17,6 +17,7 @@ the model's own logits.
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -80,7 +81,7 @@ def check_local(local: Local) -> None:
     """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
     check_type("local", local, Local, "st.Local")
     for name in ("learning_rate", "temperature", "distillation", "proximal"):
-        check_type(f"Local: {name}", getattr(local, name), (int, float), "a number")
+        check_type(f"Local: {name}", getattr(local, name), Real, "a number")
     check_type("Local: label_skew", local.label_skew, (LabelSkew, NoneType), "one of st.label_skew")
     for name, kind in get_type_hints(Local).items():
         value = getattr(local, name)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from numbers import Integral
 from typing import Any, Literal, TypedDict, Unpack
 
 import jax
@@ -155,7 +156,7 @@ def simulate_events(
     check_type("task", task, Task, "a task, such as st.glyphs()")
     check_type("schedule", schedule, Schedule, "what st.schedule returns")
     check_type("algorithm", algorithm, Algorithm, "an Algorithm, such as st.fedavg returns")
-    check_type("seed", seed, (int, np.integer), "a whole number of at least 0")
+    check_type("seed", seed, Integral, "a whole number of at least 0")
     check_local(local)
     for name in options.keys() - Options.__annotations__:
         raise BadInput(f"unknown option {name!r}; {did_you_mean(name, Options.__annotations__)}")

@@ -5,6 +5,7 @@ set has all classes from all writers.
 """
 
 from functools import cache
+from numbers import Integral
 
 import jax
 import jax.numpy as jnp
@@ -42,8 +43,8 @@ def glyphs(writers: int = 200, seed: int = 0) -> Task:
         >>> task.population.clients, task.x.shape[1:]
         (12, (28, 28))
     """
-    check_type("writers", writers, (int, np.integer), "a whole number")
-    check_type("seed", seed, (int, np.integer), "a whole number")
+    check_type("writers", writers, Integral, "a whole number")
+    check_type("seed", seed, Integral, "a whole number")
     hands, labels, kept, population = book(writers, seed)
     tests = [
         choose(rng, hand, TEST_PER_WRITER)

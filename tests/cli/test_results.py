@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from stragglers.cli.main import main
-from stragglers.cli.plan import summarised
 from stragglers.config import catalog, documents
+from stragglers.report.plans import summarised
 from stragglers.runs import records
 from tests.cli.test_main import refused, run
 from tests.support.fabricate import demo, run_folder

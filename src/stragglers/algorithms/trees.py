@@ -1,6 +1,11 @@
 """Pytrees as words: the few operations that algorithms are written in.
 
 `rows` means trees whose leaves have one more leading axis.
+
+Example:
+    >>> import stragglers as st
+    >>> st.trees.blend(0.75, {"w": 4.0}, {"w": 8.0})  # decay * old + (1 - decay) * new
+    {'w': 5.0}
 """
 
 from typing import Any, NamedTuple, TypeAlias, TypeVar

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stragglers._core.tables import Block
 from stragglers.report import formats, result_table
 from stragglers.report.cells import percent
-from stragglers.report.console import console, grid
+from stragglers.report.console import console
 from stragglers.report.grouping import plain, shown
 from stragglers.report.result_table import Options
 from stragglers.runs.records import Record
@@ -27,13 +28,13 @@ def print_search(name: str, objective: str, history: Sequence[Sequence[Any]], be
     out = console()
     for tried in history:
         ranked = sorted(tried, key=lambda c: (math.isnan(c.value), -c.value))
-        paths = map(plain, tried[0].chosen)
-        table = grid(*paths, f"{objective} accuracy, validation", texts=0)
+        names = [*map(plain, tried[0].chosen), f"{objective} accuracy, validation"]
+        rows = []
         for candidate in ranked[:BEST]:
             value = "diverged" if math.isnan(candidate.value) else percent(candidate.value)
-            table.add_row(*(shown(v) for v in candidate.chosen.values()), value)
+            rows.append([*map(shown, candidate.chosen.values()), value])
         out.print(f"{plain(name)}: the best of {len(tried)}")
-        out.print(table)
+        out.print(Block(names, rows, left=0))
     straggler, total = map(percent, best.held_out.values())
     out.print(
         f"to report of the best, on held-out examples: straggler accuracy {straggler}, "

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from stragglers.report.cells import blocks, legend
-from stragglers.report.console import console, grid
+from stragglers.report.console import console
 from stragglers.report.result_table import METRICS, Options, Row, Table
 
 
@@ -27,10 +27,7 @@ def text(tables: Sequence[Table], options: Options) -> str:
     for table in tables:
         screen.print(table.section.title)
         for block in blocks(table, options):
-            shown = grid(*block.names)
-            for row in block.rows:
-                shown.add_row(*row)
-            screen.print(shown)
+            screen.print(block)
         for note in table.notes:
             screen.print(f"! {note}")
         if table.notes:

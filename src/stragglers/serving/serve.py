@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stragglers._core import random_streams
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers._core.schema import checked
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Algorithm, Params
@@ -41,22 +41,48 @@ logger = logging.getLogger(__name__)
 
 
 class Reply(NamedTuple):
-    """What came of a client that was started."""
+    """What came of a client that was started.
+
+    Attributes:
+        dispatch: Number of the order that it answers.
+        delta: Start - end of local training; None if the client failed.
+        examples: Number of examples that it trained on.
+        training: Seconds of training, by the client's own clock.
+        group: The client's group, for the log.
+        error: Why the client failed.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Reply(dispatch=3, delta=None, error="out of memory").error
+        'out of memory'
+    """
 
     dispatch: int
-    delta: Params | None  # none: it failed, and nothing more will come of it
-    examples: int = 0  # that it trained on
-    training: float = 0.0  # seconds, by its own clock
+    delta: Params | None
+    examples: int = 0
+    training: float = 0.0
     group: str = EVERYBODY
-    error: str = ""  # why it failed
+    error: str = ""
 
 
 class Link(NamedTuple):
-    """How clients are reached."""
+    """How clients are reached: three functions.
 
-    online: Callable[[], Iterable[int]]  # clients that are there, idle or not
+    Attributes:
+        online: Returns the numbers of the clients that are online, idle or not.
+        send: Starts clients. An order has `dispatch`, `client`, `version` and `download`, with the
+            `model` to start from and its `teacher`.
+        poll: Returns the replies since the last poll, each once.
+
+    Example:
+        >>> import stragglers as st
+        >>> orders = []
+        >>> link = st.Link(online=lambda: range(100), send=orders.extend, poll=lambda: [])
+    """
+
+    online: Callable[[], Iterable[int]]
     send: Callable[[Sequence[Order]], None]
-    poll: Callable[[], Iterable[Reply]]  # each reply once
+    poll: Callable[[], Iterable[Reply]]
 
 
 class Clock(NamedTuple):
@@ -68,10 +94,23 @@ WALL = Clock()
 
 
 class Served(NamedTuple):
-    model: Params  # what is to be used: an EMA, FeAST's auxiliary model
-    params: Params  # w
+    """What a live server ends with.
+
+    Attributes:
+        model: The model to use: w, an EMA, or FeAST's auxiliary model.
+        params: The weights w.
+        seconds: Seconds since the call.
+        counts: Reports by their fate, clients that failed, and deltas that were dropped.
+
+    Example:
+        >>> served.counts["on_time"]  # as in `st.serve`
+        6
+    """
+
+    model: Params
+    params: Params
     seconds: float
-    counts: dict[str, int]  # reports by their fate, clients that failed, deltas that were dropped
+    counts: dict[str, int]
 
 
 def serve(
@@ -84,12 +123,56 @@ def serve(
     seed: int = 0,
     weigh: Weigh = report_weights,
     folder: str | Path | None = None,
-    keep_every: int = 1,  # server steps between states on the disk; FARe-DUST's has its history
-    on_step: Callable[[int, float, Params], None] | None = None,  # step, seconds, model
+    keep_every: int = 1,
+    on_step: Callable[[int, float, Params], None] | None = None,
     poll_seconds: float = 1.0,
     clock: Clock = WALL,
 ) -> Served:
-    """Makes server steps until there are so many, those of an earlier call included."""
+    """Trains on a real fleet, until it has made a number of server steps.
+
+    Clients keep their data; `stragglers.serving.flower` links to Flower's. A log of the clients,
+    which `stragglers fit` reads, and the server's state are kept in a folder. A server that was
+    stopped resumes from it.
+
+    Args:
+        link: How clients are reached.
+        algorithm: The server, such as `st.fedavg(optax.sgd(1.0))`.
+        policy: `Rounds` or `Buffer`.
+        params: Initial weights: a pytree of floating-point arrays.
+        steps: Number of server steps, those of an earlier call with this folder included.
+        seed: Seed of the selection of clients, and of teachers.
+        weigh: How much each report counts; by default equally.
+        folder: Folder of the log and the state; by default neither is kept.
+        keep_every: Server steps between two states on the disk.
+        on_step: Called after each server step with its number, the seconds since the call, and the
+            model.
+        poll_seconds: Seconds between two polls.
+        clock: The time, and a way to wait for it.
+
+    Returns:
+        The model, the weights, and the numbers of reports by their fate.
+
+    Raises:
+        BadInput: If the policy contradicts itself, the folder holds the state of another algorithm
+            or model, or one client after another fails.
+
+    Example:
+        >>> import numpy as np
+        >>> import optax
+        >>> import stragglers as st
+        >>> orders = []
+        >>> def poll():  # each client has moved from where it started by 1
+        ...     deltas = [(order.dispatch, {"w": -np.ones(2, np.float32)}) for order in orders]
+        ...     orders.clear()
+        ...     return [st.Reply(dispatch, delta, examples=10) for dispatch, delta in deltas]
+        >>> link = st.Link(online=lambda: range(9), send=orders.extend, poll=poll)
+        >>> served = st.serve(link, st.fedavg(optax.sgd(1.0)), st.Rounds(goal=2),
+        ...     {"w": np.zeros(2)}, steps=3, folder="served", poll_seconds=0.001)
+        >>> served.params["w"]
+        Array([3., 3.], dtype=float32)
+    """
+    check_type("link", link, Link, "a Link")
+    check_type("algorithm", algorithm, Algorithm, "an Algorithm, such as st.fedavg returns")
     _check(policy, steps, poll_seconds, keep_every)
     _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before any client starts
     service = _Service(
@@ -240,6 +323,7 @@ class _Service:
 def _check(policy: Policy, steps: int, poll_seconds: float, keep_every: int) -> None:
     """As plans do, before anybody is asked."""
     check_positive(steps=steps, keep_every=keep_every)
+    check_type("policy", policy, Policy, "Rounds or Buffer")
     if not 0 < poll_seconds < np.inf:
         raise BadInput(f"poll_seconds={poll_seconds}, expected a finite number > 0")
     each = policy.goal if isinstance(policy, Rounds) else policy.size

@@ -17,6 +17,8 @@ the model's own logits.
 
 import math
 from collections.abc import Callable
+from numbers import Real
+from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import jax
@@ -25,7 +27,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from stragglers._core.errors import BadInput, shown
+from stragglers._core.errors import BadInput, check_type, shown
 from stragglers._core.shuffle import hashed, seed_word, shuffled
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Download, Params
@@ -37,23 +39,50 @@ from stragglers.tasks.base import Lesson, Task
 
 
 class Local(NamedTuple):
-    """How every client trains."""
+    """How every client trains: SGD from the model w0 that it was sent::
+
+        w <- w - learning_rate * gradient of the loss,      delta = w0 - w
+        loss = mean supervised loss + distillation * distance to the teacher
+             + proximal / 2 * |w - w0|^2
+
+    Attributes:
+        learning_rate: Learning rate of local SGD.
+        batch_size: Examples of a local step.
+        last_batch: The last batch of a client: filled from a fresh reshuffle, kept short, or
+            dropped.
+        distillation: Weight rho of distillation towards the teacher.
+        distillation_loss: Distance between the logits of client and teacher.
+        distillation_term: Reduction of the distance over a batch.
+        temperature: Softmax temperature of distillation.
+        proximal: Weight nu of the distance to the start, as in FedProx.
+        bfloat16: Whether networks compute in bfloat16; weights and gradients keep their precision.
+        label_skew: Supervised loss for clients that lack classes; None for plain cross-entropy.
+
+    Example:
+        >>> import stragglers as st
+        >>> local = st.Local(learning_rate=0.05, batch_size=20)
+        >>> local._replace(label_skew=st.label_skew.Damped(alpha=0.1)).label_skew
+        Damped(alpha=0.1)
+    """
 
     learning_rate: float
     batch_size: int
-    # The last batch of a client: filled from a fresh reshuffle, kept short, or dropped.
     last_batch: Literal["fill", "keep", "drop"] = "fill"
-    distillation: float = 0.0  # rho
+    distillation: float = 0.0
     distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
-    distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
+    distillation_term: Literal["mean", "sum"] = "mean"
     temperature: float = 1.0
-    proximal: float = 0.0  # nu
-    bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
-    label_skew: LabelSkew | None = None  # the supervised loss; None: plain cross-entropy
+    proximal: float = 0.0
+    bfloat16: bool = False
+    label_skew: LabelSkew | None = None
 
 
 def check_local(local: Local) -> None:
     """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
+    check_type("local", local, Local, "st.Local")
+    for name in ("learning_rate", "temperature", "distillation", "proximal"):
+        check_type(f"Local: {name}", getattr(local, name), Real, "a number")
+    check_type("Local: label_skew", local.label_skew, (LabelSkew, NoneType), "one of st.label_skew")
     for name, kind in get_type_hints(Local).items():
         value = getattr(local, name)
         if get_origin(kind) is Literal and value not in get_args(kind):

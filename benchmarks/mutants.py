@@ -145,7 +145,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
         *SCHEDULES,
     ],
     "report/statistics.py": ["report/test_statistics", "report/test_result_table"],
-    "cli/common.py": ["cli/test_main", "system/test_bad_input", "cli/test_run"],
+    "runs/run.py": ["cli/test_main", "system/test_bad_input", "cli/test_run"],
     "algorithms/base.py": [*ALGORITHMS, "simulator/test_together"],
     "algorithms/feast.py": ALGORITHMS,
     "algorithms/fare_dust.py": ALGORITHMS,

@@ -559,9 +559,9 @@ MUTATIONS = [
     ),
     Mutation(
         "numbers",
-        "cli/common.py",
-        "60 * options.checkpoint_minutes",
-        "options.checkpoint_minutes",
+        "runs/run.py",
+        "60 * checkpoint_minutes",
+        "checkpoint_minutes",
         "minutes are taken for seconds",
     ),
     Mutation(

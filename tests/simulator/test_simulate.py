@@ -1,6 +1,5 @@
 """The simulator as a machine: repeatable, compiled once, and clear about what it cannot do."""
 
-import doctest
 import gc
 import logging
 
@@ -244,13 +243,6 @@ def test_what_comes_after_a_snapshot_is_told_once():
     (result,) = simulating.results(simulation.events(kept))
     assert seen.count(Evaluated) == 1 and len(result.curve) == 3
     assert_same(result, whole)
-
-
-@pytest.mark.parametrize("function", [simulate, simulate_events])
-def test_the_example_in_its_docstring_runs(function):
-    runner = doctest.DocTestRunner()
-    for example in doctest.DocTestFinder(recurse=False).find(function, globs=vars(simulating)):
-        assert runner.run(example) == (0, len(example.examples)) and example.examples
 
 
 def test_another_trial_compiles_nothing(caplog):

@@ -9,12 +9,14 @@ straggler-accuracy.md has them as tables, and the paper's claims judged by both.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from reproduction import controls
 from reproduction.claims import claims
 from reproduction.comparisons import Compared, Numbers
+from reproduction.controls import FEDADAM, FIGURES, OVER, RARE, Row, stored
 from reproduction.rows import LOSSES, Found, Measured, Variant, measured
 from reproduction.tables import Table, percent
 from reproduction.verdicts import Claim
@@ -255,3 +257,108 @@ def _of_accuracy(claim: Claim) -> Claim:
 
 def _verdict(claim: Claim) -> str:
     return f"{claim.verdict}, {claim.holding} of {len(claim.checks)}"
+
+
+# Controls, of which `plain` is in results/.
+
+CONTROLS = {
+    "plain": "as it is: absent and rare",
+    "weighted": "a straggler's report counts {weight:g} times",
+    "frequent": "absent, not rare",
+    "unsplit": "neither absent nor rare",
+    "slanted": "stragglers slant most",
+    "turned": "stragglers turn the paper",
+}
+BY_CLASS, BY_WRITER = ("plain", "weighted", "frequent", "unsplit"), ("slanted", "turned")
+PRESETS = {"fedadam": "adam", "fedadam-over-selection": "over", "semi-async": "join"} | {
+    "fare-dust": "dust",
+    "feast": "feast",
+    "fedbuff-ema": "buff",
+}
+
+
+def of_seeds(control: str, row: Row, key: str, there: Found) -> list[float]:
+    """Seed after seed, in percent, or a bias; nothing if it was not trained."""
+    if control == "plain":
+        trials = sorted(there.get(row.variant.key, []), key=lambda trial: trial.seed)
+        found = [trial.outcome(key) for trial in trials]
+    else:
+        found = stored().get(control, {}).get(row.name, {}).get(key, [])
+    return [value if key == "matched_bias" else 100 * value for value in found]
+
+
+def controls_table(names: tuple[str, ...], there: Found) -> Table:
+    matched = names == BY_CLASS
+    keys = FIGURES[: 5 if matched else 2]
+    rows = []
+    for control in names:
+        for row in (FEDADAM, OVER) if control == "plain" else controls.ROWS[control]:
+            values = [of_seeds(control, row, key, there) for key in keys]
+            if values[0]:
+                label = LABELS[PRESETS[row.preset]]
+                cells = [interval(summarise(one, USUAL)) for one in values]
+                what = CONTROLS[control].format(weight=row.weight)
+                rows.append([what, label, *cells, str(len(values[0]))])
+    columns = ["straggler", "total", "matched: straggler", "total", "bias"][: len(keys)]
+    return Table(["", "algorithm", *columns, "seeds"], rows)
+
+
+def rare_table() -> Table:
+    """The models of `plain` on a test set with as few straggler examples as training has."""
+    found = stored().get("plain", {})
+    rows = []
+    for row in controls.ROWS["plain"]:
+        if row.name in found and not row.sets:
+            values = ([100 * one for one in found[row.name][key]] for key in RARE[1:4:2])
+            bias = [*found[row.name]["matched_bias"]]
+            cells = [interval(summarise(one, USUAL)) for one in (*values, bias)]
+            rows.append([LABELS[PRESETS[row.preset]], *cells, str(len(bias))])
+    return Table(["", "total", "matched: total", "bias", "seeds"], rows)
+
+
+def ahead(control: str, row: Row, other: Row, there: Found, key: str = FIGURES[0]) -> Summary:
+    """How far a row is above another, seed by seed, in points."""
+    pairs = zip(*(of_seeds(control, one, key, there) for one in (row, other)), strict=True)
+    return summarise([ours - theirs for ours, theirs in pairs], USUAL)
+
+
+def moved(found: dict[str, tuple[Figures | None, ...]], *but: str) -> float:
+    """The most that a loss moves the matched total accuracy of a row, in points."""
+    return max(
+        abs(one.matched_total.median - plain.matched_total.median)
+        for name, (plain, *others) in found.items()
+        for one in others
+        if plain and one and name not in but
+    )
+
+
+def comparisons(claims: list[Judged]) -> Table:
+    """What claims compare, each once."""
+    rows = {row[0]: row for claim in claims for row in claim.rows}
+    return Table(["", "as trained", "matched"], [*rows.values()])
+
+
+def on_the_page(there: Found) -> dict[str, Any]:
+    """What straggler-accuracy.md.j2 speaks of."""
+    told = judged(there)
+    joined, waiting = ROWS[EMNIST]["join"][1], ROWS[EMNIST]["adam"][0]
+    return {
+        "prior": {name: every(name, there) for name in ROWS},
+        "spread": spread,
+        "moved": moved,
+        "first_above": first_above(joined, waiting, there),
+        "stopped": [stopped(variant, there) for variant in ROWS[CIFAR100]["join"][:2]],
+        "emnist_table": table(EMNIST, there),
+        "glyphs_table": table(GLYPHS, there),
+        "cifar100_table": cifar100(there),
+        "controls_by_class": controls_table(BY_CLASS, there),
+        "controls_by_writer": controls_table(BY_WRITER, there),
+        "rare": rare_table(),
+        "lead": lambda control, row, other, key=FIGURES[0]: ahead(
+            control, controls.Row(row), controls.Row(other), there, key
+        ),
+        "shares": {name: one["shares"] for name, one in stored().items()},
+        "interval": interval,
+        "judged": told,
+        "comparisons": comparisons(told),
+    }

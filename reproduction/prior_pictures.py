@@ -144,9 +144,16 @@ def _ends(
     axes: Axes, look: Look, start: tuple[float, float], best: tuple[float, float], label: str
 ) -> None:
     """Hollow without a bias, filled with the best one."""
-    mark = dict(marker=MARKERS[look.marker], color=look.colour, linestyle="none", markersize=6)
-    axes.plot(*start, markerfacecolor="white", **mark)
-    axes.plot(*best, label=label, **mark)
+    for place, filled in ((start, False), (best, True)):
+        axes.plot(
+            *place,
+            marker=MARKERS[look.marker],
+            color=look.colour,
+            markerfacecolor=look.colour if filled else "white",
+            linestyle="none",
+            markersize=6,
+            label=label if filled else None,
+        )
 
 
 # Over time.
@@ -156,7 +163,9 @@ def over_time(there: Found) -> dict[str, list[tuple[Experiment, Look]]]:
     found = {}
     for table in (EMNIST, CIFAR100):
         chosen = [(LABELS[name], ROWS[table][name][0], LOOKS[name]) for name in OVER_TIME]
-        chosen.append((OURS, ROWS[table]["join"][1], Look(FAMILIES["semi-async"], "solid", "o")))
+        chosen.append(
+            (OURS, ROWS[table]["join"][1], Look(FAMILIES["semi-async"], "solid", "circle"))
+        )
         found[table] = [
             (Experiment(variant.preset, variant.key[1], label, some[0].settings, tuple(some)), look)
             for label, variant, look in chosen

@@ -91,13 +91,14 @@ FEDADAM, OVER = Row("fedadam"), Row("fedadam-over-selection")
 DUST, FEAST, BUFF = Row("fare-dust"), Row("feast"), Row("fedbuff-ema")
 JOIN, JOIN_DAMPED = Row("semi-async"), Row("semi-async", DAMPED)
 OVER_DAMPED = Row("fedadam-over-selection", DAMPED)
+OFTEN = Row("fedadam", (), 4.0)
 ROWS = {
     "plain": (FEDADAM, OVER, OVER_DAMPED, JOIN, JOIN_DAMPED, DUST, FEAST, BUFF),
-    "weighted": tuple(Row("fedadam", (), weight) for weight in (2.0, 4.0)),
+    "weighted": (Row("fedadam", (), 2.0), OFTEN),
     "frequent": (FEDADAM, OVER),
     "unsplit": (FEDADAM, OVER),
     "slanted": (FEDADAM, OVER, FEAST),
-    "turned": (FEDADAM, OVER, DUST, FEAST, BUFF),
+    "turned": (FEDADAM, OVER, DUST, FEAST, BUFF, JOIN),
 }
 
 

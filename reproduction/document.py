@@ -70,6 +70,7 @@ def pages() -> Pages:
     environment.filters["table"] = Table.markdown
     environment.globals |= {
         "says": says,
+        "counts": COUNTS,
         "equal": EQUAL,
         "equal_stackoverflow": EQUAL_STACKOVERFLOW,
         "tables": [one for name in TABLES if (one := tables.table(name, numbers)).rows],

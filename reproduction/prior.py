@@ -17,7 +17,7 @@ from reproduction import controls
 from reproduction.claims import claims
 from reproduction.comparisons import Compared, Numbers
 from reproduction.controls import FEDADAM, FIGURES, OVER, RARE, Row, stored
-from reproduction.rows import LOSSES, Found, Measured, Variant, measured
+from reproduction.rows import LOSSES, Found, Measured, Variant, by_fifths, measured
 from reproduction.tables import Table, percent
 from reproduction.verdicts import Claim
 from stragglers.report.cells import NOTHING, seconds
@@ -316,10 +316,17 @@ def rare_table() -> Table:
     return Table(["", "total", "matched: total", "bias", "seeds"], rows)
 
 
-def ahead(control: str, row: Row, other: Row, there: Found, key: str = FIGURES[0]) -> Summary:
-    """How far a row is above another, seed by seed, in points."""
-    pairs = zip(*(of_seeds(control, one, key, there) for one in (row, other)), strict=True)
-    return summarise([ours - theirs for ours, theirs in pairs], USUAL)
+def ahead(
+    control: str,
+    row: Row,
+    other: Row,
+    there: Found,
+    key: str = FIGURES[0],
+    than: str | None = None,
+) -> Summary:
+    """How far a row is above another, of the same control or `than`, seed by seed, in points."""
+    ours, theirs = of_seeds(control, row, key, there), of_seeds(than or control, other, key, there)
+    return summarise([a - b for a, b in zip(ours, theirs, strict=True)], USUAL)
 
 
 def moved(found: dict[str, tuple[Figures | None, ...]], *but: str) -> float:
@@ -354,11 +361,21 @@ def on_the_page(there: Found) -> dict[str, Any]:
         "controls_by_class": controls_table(BY_CLASS, there),
         "controls_by_writer": controls_table(BY_WRITER, there),
         "rare": rare_table(),
-        "lead": lambda control, row, other, key=FIGURES[0]: ahead(
-            control, controls.Row(row), controls.Row(other), there, key
-        ),
+        "lead": lambda control, row: ahead(control, Row(row), OVER, there),
+        "weighted": [
+            ahead("weighted", controls.OFTEN, FEDADAM, there, key, "plain")
+            for key in ("straggler_accuracy", "matched_total_accuracy")
+        ],
         "shares": {name: one["shares"] for name, one in stored().items()},
         "interval": interval,
+        "totals": lambda variant: by_fifths(variant, there, "total"),
+        "cifar_row": lambda row: ROWS[CIFAR100][row][0],
+        "c_plain": ROWS[CIFAR100]["join"][0],
+        "c_damped": ROWS[CIFAR100]["join"][1],
         "judged": told,
+        "only_trained": sum(
+            one.as_trained.startswith("held") and one.matched.startswith("not held") for one in told
+        ),
+        "holding_matched": sum(one.matched.startswith("held") for one in told),
         "comparisons": comparisons(told),
     }

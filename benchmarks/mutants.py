@@ -89,6 +89,8 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
         "system/test_bad_reports",
     ],
     "simulator/local_training.py": ["simulator/test_local_training", "system/test_witnesses"],
+    "simulator/label_skew.py": ["simulator/test_label_skew"],
+    "simulator/prior_matching.py": ["simulator/test_prior_matching", "simulator/test_metrics"],
     "planning/report_weights.py": ["planning/test_report_weights"],
     "simulator/prepare.py": ["system/test_witnesses"],
     "serving/deployment.py": ["serving/test_deployment"],

@@ -36,6 +36,7 @@ MESSAGES, DEVICE, SERVE = (
     "serving/flower/client.py",
     "serving/flower/server.py",
 )
+SKEW, PRIOR = "simulator/label_skew.py", "simulator/prior_matching.py"
 AVAILABILITY, TIERS = "planning/availability.py", "planning/tiers.py"
 FIT, TOTALS, LUCK, LOGS = (
     "planning/fit/estimate.py",
@@ -1154,5 +1155,90 @@ MUTATIONS = [
         "Reports(rows.staleness, size, steps, rows.step",
         "Reports(rows.staleness, size, rows.examples, rows.step",
         "examples are taken for local steps",
+    ),
+    # Losses for absent classes, and accuracies apart from the threshold.
+    Mutation(
+        "absent classes",
+        SKEW,
+        "return None, xp.where(absent, _log(alpha), 0.0)",
+        "return None, xp.where(absent, 0.0, _log(alpha))",
+        "the classes that are there are damped",
+    ),
+    Mutation(
+        "absent classes",
+        SKEW,
+        "return xp.where(absent, alpha, 1.0), None",
+        "return xp.where(absent, 1.0, alpha), None",
+        "the classes that are there are scaled",
+    ),
+    Mutation(
+        "absent classes",
+        SKEW,
+        "-tau * n**-0.25",
+        "tau * n**-0.25",
+        "rare classes get a bonus for a margin",
+    ),
+    Mutation(
+        "absent classes",
+        SKEW,
+        "xp.log(n / xp.maximum(examples, 1) + smoothing)",
+        "xp.log(n + smoothing)",
+        "counts are taken for shares",
+    ),
+    Mutation(
+        "absent classes",
+        SKEW,
+        "case Damped(alpha=1) | Scaled(alpha=1)",
+        "case Damped(alpha=0) | Scaled(alpha=0)",
+        "removed classes stay",
+    ),
+    Mutation(
+        "absent classes",
+        SKEW,
+        "np.minimum(counts, MOST).astype(np.uint16)",
+        "counts.astype(np.uint16)",
+        "65,536 examples of a class are none",
+    ),
+    Mutation(
+        "matched",
+        PRIOR,
+        "return jnp.where(mine, -ahead, ahead), label > rival",
+        "return jnp.where(mine, ahead, ahead), label > rival",
+        "gaps of straggler examples have the wrong sign",
+    ),
+    Mutation(
+        "matched",
+        PRIOR,
+        "return jnp.where(mine, -ahead, ahead), label > rival",
+        "return jnp.where(mine, -ahead, ahead), label >= rival",
+        "a tie within a side is recognised",
+    ),
+    Mutation(
+        "matched",
+        PRIOR,
+        "straggler = given.straggler & (given.gap < bias)",
+        "straggler = given.straggler & (given.gap <= bias)",
+        "a tie across the sides is a straggler's",
+    ),
+    Mutation(
+        "matched",
+        PRIOR,
+        "    bias = fitted(validation)\n",
+        "    bias = fitted(held_out)\n",
+        "the bias is fitted on what it is measured on",
+    ),
+    Mutation(
+        "matched",
+        PRIOR,
+        "zip(right(first, fitted(second)), right(second, fitted(first)), strict=True)",
+        "zip(right(first, fitted(first)), right(second, fitted(second)), strict=True)",
+        "settings are chosen by biases that saw the examples",
+    ),
+    Mutation(
+        "matched",
+        PRIOR,
+        "return above / 2 / pairs",
+        "return above / 2 / max(len(mine) * len(others), 1)",
+        "examples that are not recognised do not count in the area",
     ),
 ]

@@ -1,4 +1,4 @@
-"""python -m reproduction: reproduction.md, its picture and open-points.md in docs/results.
+"""python -m reproduction: reproduction.md, open-points.md, straggler-accuracy.md, their pictures.
 
 python -m reproduction run [NAME ...]: trains what is missing of rows and open points, and keeps it.
 
@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from reproduction import data, document, picture, rows
+from reproduction import data, document, picture, prior_pictures, rows
 from stragglers._core import files
 from stragglers._core.errors import BadInput, about
 from stragglers.cli import common
@@ -52,7 +52,9 @@ def write(options: argparse.Namespace) -> None:
         files.write(DOCS / name, lambda temporary, text=text: Path(temporary).write_text(text))
     for sentence in pages.wrong:
         print(f"reproduction: no longer true, change it: {sentence}", file=sys.stderr)
-    picture.save(rows.found(), DOCS / "reproduction.svg")
+    there = rows.found()
+    picture.save(there, DOCS / "reproduction.svg")
+    prior_pictures.save(there, DOCS)
 
 
 def run(options: argparse.Namespace) -> None:

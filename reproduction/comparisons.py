@@ -25,6 +25,7 @@ EQUAL = 1.0  # points
 EQUAL_STACKOVERFLOW = 0.2
 SAME_TIME = 0.01  # of it
 METRICS = ("straggler", "total")
+MARKS = {True: "✓", False: "✗", None: "–"}
 NAMES = {
     "fedadam": "FedAdam",
     "fedadam-over-selection": "over-selection",
@@ -58,6 +59,10 @@ class Check(NamedTuple):
     numbers: str
     held: bool | None  # None: no difference to be seen
     of_time: bool = False  # rather than of accuracy
+
+    @property
+    def said(self) -> str:
+        return f"{MARKS[self.held]} {self.numbers}"
 
 
 class Compared(NamedTuple):

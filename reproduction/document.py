@@ -1,4 +1,4 @@
-"""reproduction.md and open-points.md in docs/results: templates, filled from results/ alone.
+"""The pages in docs/results: templates, filled from results/ and controls.json alone.
 
 A sentence that is true of some results alone stands in `says(condition, ...)`, so that new trials
 cannot make it wrong unseen: pages have a list of those whose condition failed. The conclusion from
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reproduction import costs, planned, tables
+from reproduction import costs, planned, prior, tables
 from reproduction.claims import judged
 from reproduction.comparisons import EQUAL, EQUAL_STACKOVERFLOW, Numbers
 from reproduction.rows import (
@@ -37,6 +37,7 @@ PAGES = (
     "reproduction.md",
     "open-points.md",
 )  # in docs/results, each from a template beside this file
+PRIOR = "straggler-accuracy.md"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -69,6 +70,7 @@ def pages() -> Pages:
     environment.filters["table"] = Table.markdown
     environment.globals |= {
         "says": says,
+        "counts": COUNTS,
         "equal": EQUAL,
         "equal_stackoverflow": EQUAL_STACKOVERFLOW,
         "tables": [one for name in TABLES if (one := tables.table(name, numbers)).rows],
@@ -123,6 +125,8 @@ def pages() -> Pages:
         "longer": lambda preset, other, *sets: _longer(Variant(preset), Variant(other, sets)),
     }
     text = {name: environment.get_template(f"{name}.j2").render() for name in PAGES}
+    template = environment.get_template(f"{PRIOR}.j2")
+    text[PRIOR] = template.render(prior.on_the_page(there))
     return Pages(text, wrong)
 
 

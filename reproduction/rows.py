@@ -4,6 +4,7 @@
     points      open_points.toml and class_prior.toml: variants of a preset that differ in what the
                 paper leaves open
     exchange    StackOverflow's rows on a small population of Stack Exchange users
+    glyphs      the demo's algorithms on the embedded task, each with every loss of LOSSES
     measured    a variant's numbers over its trials, in percent and seconds
 
 A trial belongs to a variant if their settings are equal once today's defaults are filled in, so
@@ -32,6 +33,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 POINTS = ("open_points.toml", "class_prior.toml")
 EVALUATIONS = 50  # of a trial; presets have 20, too few to see how much accuracy swings
+EVALUATIONS_GLYPHS = 20  # as in its presets: there are many trials
 FIFTHS = 5  # of a curve; the last is its end
 
 TABLES = ("cifar100/per-domain", "emnist/per-domain", "emnist/per-example", "cifar100/per-example")
@@ -40,15 +42,32 @@ FIRST = ("fedadam", "fedadam-over-selection", "fare-dust", "feast", "fedbuff-ema
 # 1,257 users do not yet wear out: 19 times each.
 EXCHANGE = ('straggler_tags=["quantum-computer", "taste"]', "updates=24_000")
 
+DAMPED = ("label_skew.kind=damped", "label_skew.alpha=0.1")
+RESTRICTED = ("label_skew.kind=damped", "label_skew.alpha=0.0")
+LOSSES = ((), DAMPED, RESTRICTED)  # of clients, for classes that they have no examples of
+GLYPHS = (
+    "fedadam",
+    "fedadam-over-selection",
+    "semi-async",
+    "fare-dust",
+    "feast",
+    "fedbuff-ema",
+    "fedavg",
+)
+
 
 class Variant(NamedTuple):
     preset: str
     sets: tuple[str, ...] = ()
 
     @property
+    def evaluations(self) -> int:
+        return EVALUATIONS_GLYPHS if self.preset.startswith("glyphs/") else EVALUATIONS
+
+    @property
     def document(self) -> dict[str, Any]:
         document = documents.override_all(catalog.read(self.preset), self.sets)
-        return documents.override(document, f"evaluations={EVALUATIONS}")
+        return documents.override(document, f"evaluations={self.evaluations}")
 
     @property
     def paper(self) -> Paper | None:
@@ -120,6 +139,10 @@ def exchange() -> list[Variant]:
     return [Variant(f"stackoverflow/per-domain/{row}", EXCHANGE) for row in FIRST]
 
 
+def glyphs() -> list[Variant]:
+    return [Variant(f"glyphs/per-domain/{row}", sets) for sets in LOSSES for row in GLYPHS]
+
+
 def points() -> list[Point]:
     texts = [(HERE / name).read_text(encoding="utf-8") for name in POINTS]
     return [_point(**given) for text in texts for given in tomllib.loads(text)["point"]]
@@ -146,7 +169,7 @@ def chosen(names: Sequence[str]) -> list[Variant]:
         point.name: (*point.variants, point.beside) if point.common else point.variants
         for point in points()
     }
-    every = [*published(), *exchange()]
+    every = [*published(), *exchange(), *glyphs()]
     wanted: list[Variant] = []
     for name in names:
         rows = [v for v in every if f"{v.preset}/".startswith(f"{name.rstrip('/')}/")]
@@ -178,7 +201,8 @@ def key_of(record: Record) -> tuple[str, str]:
     return record.name, grouping.today(record)[0]
 
 
-def measured(variant: Variant, there: Found) -> Measured | None:
+def measured(variant: Variant, there: Found, kind: str = "") -> Measured | None:
+    """`kind`: what the accuracies' columns begin with, such as matched_."""
     trials = there.get(variant.key)
     if not trials:
         return None
@@ -198,12 +222,12 @@ def measured(variant: Variant, there: Found) -> Measured | None:
 
     return Measured(
         len(trials),
-        final("straggler_accuracy", 100),
-        final("total_accuracy", 100),
+        final(f"{kind}straggler_accuracy", 100),
+        final(f"{kind}total_accuracy", 100),
         final("time_s", 1),
-        late("straggler_accuracy"),
-        late("total_accuracy"),
-        late("straggler_accuracy", np.std),
+        late(f"{kind}straggler_accuracy"),
+        late(f"{kind}total_accuracy"),
+        late(f"{kind}straggler_accuracy", np.std),
     )
 
 

@@ -16,8 +16,6 @@ from reproduction.planned import or_planned
 from reproduction.rows import Found, Measured, Variant
 from stragglers.report.statistics import Summary
 
-MARKS = {True: "✓", False: "✗", None: "–"}
-
 
 class Claim(NamedTuple):
     where: str  # in the paper
@@ -84,7 +82,7 @@ def _side_by_side(ends: Claim, last: Claim, paper: Claim) -> Judged:
     rows = [
         [
             what,
-            *(f"{MARKS[c.held]} {c.numbers}" if (c := some.get(what)) else "" for some in by_what),
+            *(check.said if (check := some.get(what)) else "" for some in by_what),
         ]
         for what in by_what[0] | by_what[1] | by_what[2]
     ]

@@ -120,3 +120,27 @@ def test_a_thousand_runs_take_seconds(tmp_path):
     text = written(tmp_path / "many", "text", Options())
     assert text.count("\n") > 100
     assert time.process_time() - began < 3
+
+
+def test_matched_columns_are_asked_for(tmp_path):
+    run_folder(tmp_path, "glyphs/per-domain/feast", matched=True)
+    run_folder(tmp_path, "glyphs/per-domain/fedavg", height=0.1)
+    found = result_table.tables(records.find([tmp_path]))
+    without, shown = (
+        formats.markdown(found, Options(matched=matched)) for matched in (False, True)
+    )
+    assert "matched" not in without
+    head, _, feast, fedavg = shown.splitlines()[2:6]
+    names = [name.strip() for name in head.split("|")[1:-1]]
+    assert names[1:5] == ["straggler accuracy", "total accuracy", "matched straggler"] + [
+        "matched total"
+    ]
+    trained, matched = (
+        float(cell.strip().removesuffix(" %"))
+        for cell in (feast.split("|")[2], feast.split("|")[4])
+    )
+    assert matched == pytest.approx(trained + 5, abs=0.11)
+    assert fedavg.split("|")[4:6] == [" – ", " – "]
+    assert "under one bias" in shown
+    (table,) = json.loads(formats.json_text(found, Options()))["tables"]
+    assert table["rows"][0]["matched_total_accuracy"]["median"] > 0.5

@@ -216,3 +216,24 @@ def test_buttons_say_whether_they_are_pressed(tmp_path):
     assert len(buttons) == 3 + 2 + 2 + 6 + 2 + 2
     assert {button["aria-pressed"] for button in buttons} == {"true", "false"}
     assert all(button["type"] == "button" for button in buttons)
+
+
+def test_matched_accuracies_are_a_choice_where_there_are_any(tmp_path):
+    run_folder(tmp_path, "glyphs/per-domain/feast", matched=True)
+    run_folder(tmp_path, "emnist/per-domain/feast")
+    found = elements(page.page(records.find([tmp_path])))
+    emnist, glyphs = json.loads(found.scripts[0])
+    for section, there in ((emnist, False), (glyphs, True)):
+        (feast,) = section["experiments"]
+        assert any(value is not None for value in feast["band"]["matched_total"][0]) == there
+        assert (feast["matched"]["straggler_accuracy"][0] is not None) == there
+    final, matched = (
+        glyphs["experiments"][0][at]["straggler_accuracy"][0] for at in ("final", "matched")
+    )
+    assert matched == pytest.approx(final + 0.05)
+    buttons = [attributes for tag, attributes in found.tags if tag == "button"]
+    groups = [button["data-group"] for button in buttons if "data-group" in button]
+    assert groups == ["straggler", "standard", "total"] * 2 + ["matched_straggler", "matched_total"]
+    ats = [button["data-at"] for button in buttons if "data-at" in button]
+    assert ats == ["final", "best"] * 2 + ["matched"]
+    assert found.text.count("matched straggler") == 2  # a column and a button

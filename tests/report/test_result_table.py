@@ -131,3 +131,15 @@ def test_bad_targets_are_refused(text):
 
 def test_targets():
     assert result_table.parsed_target("straggler=0.5") == Target("straggler", 0.5)
+
+
+def test_matched_accuracies_are_there_where_they_were_measured(tmp_path):
+    run_folder(tmp_path, "glyphs/per-domain/feast", matched=True)
+    run_folder(tmp_path, "glyphs/per-domain/fedavg", height=0.1)
+    feast, fedavg = one_table(tmp_path).rows
+    for group in ("straggler", "total"):
+        trained, matched = (
+            feast.metrics[f"{kind}{group}_accuracy"].median for kind in ("", "matched_")
+        )
+        assert matched == pytest.approx(trained + 0.05)
+    assert feast.is_matched and not fedavg.is_matched

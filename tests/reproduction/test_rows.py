@@ -1,6 +1,7 @@
 import numpy as np
 
 from reproduction import rows
+from stragglers.cli.run import DEMO
 from stragglers.config import catalog, documents
 
 
@@ -8,6 +9,7 @@ def test_every_published_row_of_images_is_there_once():
     names = [variant.preset for variant in rows.published()]
     images = [n for n in catalog.presets() if n.startswith(("emnist/", "cifar100/"))]
     ours = {"emnist/per-domain/feast-balanced"}
+    ours |= {name for name in images if name.endswith("/semi-async-damped")}
     assert set(names) == set(images) - ours and len(names) == len(set(names)) == 46
     assert names[0] == "cifar100/per-domain/fedadam"
     assert all(variant.paper for variant in rows.published())
@@ -32,6 +34,17 @@ def test_stack_exchange_is_not_taken_for_a_published_row():
         assert experiment.task.straggler_tags == ("quantum-computer", "taste")
         assert experiment.updates == 24_000
         assert variant.key != rows.Variant(variant.preset).key
+
+
+def test_glyphs_have_every_algorithm_of_the_demo_with_every_loss():
+    variants = rows.glyphs()
+    algorithms = {variant.preset.rsplit("/")[-1] for variant in variants}
+    assert algorithms == {*DEMO} - {"semi-async-damped"}  # which is semi-async with a loss
+    assert len({variant.key for variant in variants}) == len(variants) == 3 * len(algorithms)
+    assert rows.chosen(["glyphs"]) == variants
+    there = rows.found()
+    for variant in variants:
+        assert sorted(trial.seed for trial in there[variant.key]) == [*range(10)]
 
 
 def test_names_choose_rows_and_points_once():

@@ -297,3 +297,52 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     assert said["left"] == [] and [len(search) for search in said["searches"]] == [2, 2]
     assert said["best"]["value"] == max(one["value"] for one in said["searches"][-1])
     assert said["best"]["held_out"] == {"straggler_accuracy": 0.25, "total_accuracy": 0.75}
+
+
+def matched_run(folder, kappa, straggler):
+    """Validation accuracies that are equal for all, but for the prior-matched ones."""
+    document = tune._with(catalog.read(FEAST), {"algorithm.kappa": kappa})
+    settings = documents.completed(document)
+    trial = write_run(folder / str(kappa), settings, 0.5)
+    values = {
+        "validation_matched_straggler_accuracy": straggler,
+        "validation_matched_total_accuracy": 1 - straggler,
+        "matched_straggler_accuracy": 0.1,
+        "matched_total_accuracy": 0.2,
+    }
+    return trial._replace(curve=trial.curve | {key: np.array([v]) for key, v in values.items()})
+
+
+@pytest.mark.parametrize(
+    "text, kappa",
+    [("matched-straggler", 0.5), ("matched-total", 0.0), ("matched-balance=0.8", 0.5)],
+)
+def test_a_matched_objective_goes_by_matched_accuracies(tmp_path, text, kappa):
+    by_kappa = {0.0: 0.3, 0.2: 0.4, 0.5: 0.6}
+
+    def train(candidates):
+        kappas = [document["algorithm"]["kappa"] for document in candidates.values()]
+        return [[matched_run(tmp_path, one, by_kappa[one])] for one in kappas]
+
+    objective = tune.parsed_objective(text)
+    best, (tried,) = tune.tune(catalog.read(FEAST), TWO[:1], objective, train)
+    assert best.chosen["algorithm.kappa"] == kappa
+    weight = {"matched-straggler": 1, "matched-total": 0}.get(text, 0.8)
+    assert [c.value for c in tried] == pytest.approx(
+        [weight * one + (1 - weight) * (1 - one) for one in by_kappa.values()]
+    )
+    assert best.held_out == {"straggler_accuracy": 0.1, "total_accuracy": 0.2}
+
+
+def test_what_has_no_matched_accuracies_is_one_line(capsys, tmp_path):
+    settings = documents.completed(catalog.read(FEAST))
+    trial = write_run(tmp_path / "a", settings, 0.5)  # of before they were measured
+    trial = trial._replace(
+        curve=trial.curve | {"validation_matched_total_accuracy": np.array([math.nan])}
+    )
+    tune.check_validated([trial], STRAGGLER)
+    with pytest.raises(BadInput, match="before there was a validation accuracy to choose by"):
+        tune.check_validated([trial], tune.parsed_objective("matched-total"))
+    words = "stackoverflow/per-domain/feast", "--objective", "matched-total"
+    line = refused(capsys, "tune", *words)
+    assert "task 'stackoverflow' has no straggler classes" in line

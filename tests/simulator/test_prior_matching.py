@@ -105,6 +105,12 @@ def test_the_bias_in_small(case):
     assert prior_matching.fitted(made(gaps, straggler)) == expected
 
 
+def test_at_a_tie_across_the_sides_the_answer_is_a_standard_class():
+    given = made([0, 0, 0], [1, 1, 0])
+    assert prior_matching.right(given, 0.0) == (0, 1)
+    assert prior_matching.right(given, 1e-9) == (2, 2)
+
+
 @pytest.mark.parametrize("steps", [2**30, 4])
 def test_the_area_is_under_the_curve(steps):
     logits, y = drawn(steps=steps)

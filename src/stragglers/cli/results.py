@@ -46,6 +46,9 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--compare", metavar="ALGORITHM", help="tests all others against it")
     parser.add_argument("--best", action="store_true", help="best points instead of final ones")
+    parser.add_argument(
+        "--matched", action="store_true", help="adds prior-matched accuracies, where there are any"
+    )
     parser.set_defaults(run=table)
 
 
@@ -78,6 +81,7 @@ def table(options: argparse.Namespace) -> None:
         targets=tuple(map(result_table.parsed_target, options.target)),
         reference=options.compare,
         best=options.best,
+        matched=options.matched,
     )
     found = result_table.tables(records.find(options.runs), chosen)
     print(formats.FORMATS["json" if options.json else options.format](found, chosen), end="")

@@ -18,7 +18,7 @@ def add(commands: common.Commands) -> None:
         default="straggler",
         metavar="WHAT",
         help="on the validation half of the test examples: straggler accuracy (default), total, "
-        "balance, or balance=WEIGHT of the former",
+        "balance, or balance=WEIGHT of the former; matched-total and so on: prior-matched ones",
     )
     parser.add_argument(
         "--proposals", type=int, help="so many of Optuna's, instead of the whole grid"
@@ -30,7 +30,7 @@ def add(commands: common.Commands) -> None:
 
 def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
-    from stragglers.config import checks
+    from stragglers.config import checks, settings
     from stragglers.report import console_results, page
     from stragglers.runs import run_folder
     from stragglers.runs import tune as tuning
@@ -56,11 +56,19 @@ def tune(options: argparse.Namespace) -> None:
     with about(searches):
         common.check_count(candidates, trials=count)
     with about(source):
-        checks.check_trainable(documents.settings_from(document))
+        experiment = documents.settings_from(document)
+        checks.check_trainable(experiment)
+        if objective.matched and isinstance(experiment.task, settings.StackOverflow):
+            raise BadInput(
+                f"--objective {options.objective!r}: task 'stackoverflow' has no straggler "
+                "classes. Take straggler, total or balance."
+            )
     with about(searches):
         grid = tuning.checked_grid(document, grid)
     folder = output_folder(options.out)
-    train = tuning.Trainer(name, count, folder, options.processes, terms, options.together)
+    train = tuning.Trainer(
+        name, objective, count, folder, options.processes, terms, options.together
+    )
     try:
         best, history = tuning.tune(document, grid, objective, train, options.proposals)
     except tuning.Unfinished as unfinished:

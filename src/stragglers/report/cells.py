@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from stragglers._core.tables import NOTHING, Block
-from stragglers.report.result_table import COMPARED, Options, Row, Table
+from stragglers.report.result_table import COMPARED, MATCHED, Options, Row, Table
 from stragglers.report.statistics import FEWEST_PAIRS, Pairs, Reached, Summary
 
 SHORT = {"straggler_accuracy": "straggler", "total_accuracy": "total"}
@@ -32,8 +32,10 @@ def blocks(table: Table, options: Options) -> list[Block]:
 
 def _header(table: Table, options: Options) -> list[str]:
     names = ["algorithm"]
-    for name in ("straggler accuracy", "total accuracy", "time [s]"):
+    for name in ("straggler accuracy", "total accuracy"):
         names += [name, "paper"] if _published(table) else [name]
+    names += ["matched straggler", "matched total"] if options.matched else []
+    names += ["time [s]", "paper"] if _published(table) else ["time [s]"]
     names += [f"to {target.text} [s]" for target in options.targets]
     return [*names, "trials"]
 
@@ -45,6 +47,7 @@ def _cells(table: Table, row: Row, options: Options) -> list[str]:
         found.append(accuracy(row.metrics[key], row.diverged))
         if _published(table):
             found.append(paper_accuracy(paper, name))
+    found += matched(row) if options.matched else []
     found.append(seconds(row.metrics["time_s"].median))
     if _published(table):
         found.append(seconds(paper.get("time_s", math.nan)))
@@ -68,6 +71,13 @@ def accuracy(summary: Summary, diverged: int) -> str:
     if math.isnan(summary.low) or math.isnan(summary.high):
         return f"{middle} [too few trials]"
     return f"{middle} [{100 * summary.low:.1f}, {100 * summary.high:.1f}]"
+
+
+def matched(row: Row) -> list[str]:
+    """Prior-matched accuracies, if there are any."""
+    if not row.is_matched:
+        return [NOTHING] * len(MATCHED)
+    return [accuracy(row.metrics[key], row.diverged) for key in MATCHED]
 
 
 def paper_accuracy(paper: dict[str, Any], name: str) -> str:
@@ -119,6 +129,11 @@ def legend(options: Options, compared: bool) -> list[str]:
     """What the columns mean; level and method by name."""
     at = "at each trial's best straggler accuracy" if options.best else "at the end of training"
     lines = [f"median [{options.interval.text}], {at}; time is simulated"]
+    if options.matched:
+        lines.append(
+            "matched: held-out test examples under one bias on the logits of the straggler "
+            "classes, fitted on the validation half for total accuracy"
+        )
     if options.targets:
         lines.append(
             "time to a target: median over trials, interpolated between points; k of n "

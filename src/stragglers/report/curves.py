@@ -14,11 +14,12 @@ from stragglers.report.statistics import GROUPS, Interval
 from stragglers.runs.records import Record
 
 AXES = ("time_s", "updates")
+LINES = (*GROUPS, "matched_straggler", "matched_total")  # accuracies, as the curve's columns begin
 
 
 class Band(NamedTuple):
     x: dict[str, NDArray[np.float64]]  # by AXES
-    median: dict[str, NDArray[np.float64]]  # by GROUPS, shares
+    median: dict[str, NDArray[np.float64]]  # by LINES, shares
     low: dict[str, NDArray[np.float64]]
     high: dict[str, NDArray[np.float64]]
     trials: int
@@ -37,9 +38,9 @@ def band(experiment: Experiment, interval: Interval) -> Band | None:
 
     levels = {
         group: np.percentile(stacked(f"{group}_accuracy"), (50, tail, 100 - tail), axis=0)
-        for group in GROUPS
+        for group in LINES
     }
-    median, low, high = ({g: levels[g][index] for g in GROUPS} for index in range(3))
+    median, low, high = ({g: levels[g][index] for g in LINES} for index in range(3))
     x = {axis: np.median(stacked(axis), axis=0) for axis in AXES}
     return Band(x, median, low, high, len(good))
 

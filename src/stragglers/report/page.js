@@ -67,7 +67,7 @@
       }
     });
     const x = state.axis === "time_s" ? `simulated time [${data.unit.name}]` : "client updates";
-    const settings = layout(x, `${state.group} accuracy`);
+    const settings = layout(x, `${state.group.replace("_", " ")} accuracy`);
     settings.xaxis.rangemode = "tozero";
     return [traces, settings];
   }

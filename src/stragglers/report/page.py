@@ -25,7 +25,7 @@ from stragglers.report import cells, curves, result_table
 from stragglers.report.colours import Look, looks
 from stragglers.report.grouping import Experiment, comparison_sets, differences, plain, shown
 from stragglers.report.result_table import Options, Row, Table
-from stragglers.report.statistics import GROUPS, USUAL, Interval, Summary
+from stragglers.report.statistics import USUAL, Interval, Summary
 from stragglers.runs.records import Record
 
 
@@ -65,6 +65,7 @@ def _section(final: Table, best: Table) -> dict[str, Any]:
         "title": final.section.title,
         "rows": [_row(row, style[row.experiment.label]) for row in final.rows],
         "best": {row.experiment.label: _values(row) for row in best.rows},
+        "matched": any(row.is_matched for row in final.rows),
         "published": any(row.experiment.paper for row in final.rows),
         "notes": final.notes,
         "sets": list(comparison_sets(final.section)),
@@ -83,6 +84,7 @@ def _row(row: Row, look: Look) -> dict[str, Any]:
         "label": row.experiment.label,
         "look": look,
         "values": _values(row),
+        "matched": [text.partition(" [") for text in cells.matched(row)],
         "paper": paper
         and [
             cells.paper_accuracy(paper, "straggler").partition(" ["),
@@ -197,6 +199,7 @@ def _data(final: Table, best: Table, interval: Interval) -> dict[str, Any]:
                 "loners": [_loner(trial) for trial in curves.loners(row.experiment)],
                 "final": _point(row),
                 "best": _point(at_best[row.experiment.label]),
+                "matched": _point(row, "matched_"),
             }
             for row in final.rows
         ],
@@ -211,7 +214,7 @@ def _band(experiment: Experiment, interval: Interval) -> dict[str, Any] | None:
         **{axis: _numbers(band.x[axis]) for axis in curves.AXES},
         **{
             group: [_numbers(side[group]) for side in (band.median, band.low, band.high)]
-            for group in GROUPS
+            for group in curves.LINES
         },
     }
 
@@ -221,15 +224,21 @@ def _loner(trial: Record) -> dict[str, Any]:
         "seed": trial.seed,
         "status": trial.status,
         **{axis: _numbers(trial.curve[axis]) for axis in curves.AXES},
-        **{group: _numbers(trial.curve[f"{group}_accuracy"]) for group in GROUPS},
+        **{group: _numbers(trial.curve[f"{group}_accuracy"]) for group in curves.LINES},
     }
 
 
-def _point(row: Row) -> dict[str, list[float | None]]:
+def _point(row: Row, kind: str = "") -> dict[str, list[float | None]]:
+    """What the trade-off has on its axes."""
+
     def three(summary: Summary) -> list[float | None]:
         return _numbers((summary.median, summary.low, summary.high))
 
-    return {key: three(row.metrics[key]) for key in result_table.METRICS}
+    return {
+        "straggler_accuracy": three(row.metrics[f"{kind}straggler_accuracy"]),
+        "total_accuracy": three(row.metrics[f"{kind}total_accuracy"]),
+        "time_s": three(row.metrics["time_s"]),
+    }
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:

@@ -15,7 +15,9 @@ from stragglers.report.grouping import Experiment, Section, plain
 from stragglers.report.statistics import GROUPS, Interval, Pairs, Reached, Summary
 from stragglers.runs.records import Record
 
-METRICS = (*(f"{group}_accuracy" for group in GROUPS), "time_s")
+# NaN of tasks without straggler classes, and of older runs: see simulator/prior_matching.py.
+MATCHED = ("matched_straggler_accuracy", "matched_total_accuracy")
+METRICS = (*(f"{group}_accuracy" for group in GROUPS), *MATCHED, "time_s")
 COMPARED = ("straggler_accuracy", "total_accuracy")
 
 
@@ -33,6 +35,7 @@ class Options(NamedTuple):
     targets: tuple[Target, ...] = ()
     reference: str | None = None
     best: bool = False
+    matched: bool = False  # prior-matched accuracies, too
 
 
 USUAL = Options()
@@ -51,6 +54,11 @@ class Row(NamedTuple):
     @property
     def diverged(self) -> int:
         return sum(trial.status == "diverged" for trial in self.experiment.trials)
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether some trial has prior-matched accuracies."""
+        return any(map(math.isfinite, self.metrics[MATCHED[0]].values))
 
     @property
     def unfinished(self) -> int:

@@ -3,7 +3,9 @@
     grid        a TOML file of searches; each starts from the best of the one before
     search      settings with their values: all combinations, or as many as Optuna may propose
     objective   weight * straggler + (1 - weight) * total accuracy, at the end, median over trials:
-                the paper's is straggler accuracy (weight 1); it wishes for a balance
+                the paper's is straggler accuracy (weight 1); it wishes for a balance;
+                matched ones are under the bias of simulator/prior_matching.py, which is fitted on
+                the validation half, too
     validation  the half of the test examples that objectives are measured on; the best of many is
                 partly luck there, so what is to be reported of it comes from the other half
 
@@ -47,13 +49,14 @@ class Trainer:
     def __init__(
         self,
         name: str,
+        objective: "Objective",
         count: int,
         out: Path,
         processes: int | None,
         terms: Terms,
         together: int | None,
     ) -> None:
-        self.name, self.count, self.out = name, count, out
+        self.name, self.objective, self.count, self.out = name, objective, count, out
         self.processes, self.terms, self.together = processes, terms, together
         self.found: dict[Path, Record] = {}
 
@@ -64,7 +67,8 @@ class Trainer:
             jobs = trials.jobs_of({self.name: experiment}, self.count, self.out)
             groups.append([job._replace(label=f"{job.label}, {label}") for job in jobs])
         every = [job for jobs in groups for job in jobs]
-        check_validated([records.load(job.folder) for job in every if records.is_over(job.folder)])
+        over = [records.load(job.folder) for job in every if records.is_over(job.folder)]
+        check_validated(over, self.objective)
         left = trials.run_missing(every, self.processes, self.terms, self.together)
         if left:
             raise Unfinished([job.label for job in left])
@@ -82,23 +86,34 @@ class Candidate(NamedTuple):
 class Objective(NamedTuple):
     name: str
     weight: float  # of straggler accuracy; the rest is total accuracy's
+    matched: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the columns that it goes by begin with."""
+        return "validation_matched_" if self.matched else "validation_"
+
+    @property
+    def held_out(self) -> str:
+        """The same of those that nothing is chosen by."""
+        return "matched_" if self.matched else "held_out_"
 
     def of(self, trials: Sequence[Record]) -> float:
         values = [
-            self.weight * trial.outcome("validation_straggler_accuracy")
-            + (1 - self.weight) * trial.outcome("validation_total_accuracy")
+            self.weight * trial.outcome(f"{self.kind}straggler_accuracy")
+            + (1 - self.weight) * trial.outcome(f"{self.kind}total_accuracy")
             for trial in trials
         ]
         return float(np.median(values)) if values else math.nan
 
 
-def check_validated(trials: Sequence[Record]) -> None:
-    """Refuses trials from before test examples were split, so that none is trained in vain."""
+def check_validated(trials: Sequence[Record], objective: Objective) -> None:
+    """Refuses trials from before there was an objective, so that none is trained in vain."""
     old = [
         trial.folder
         for trial in trials
         if math.isfinite(trial.outcome("total_accuracy"))
-        and math.isnan(trial.outcome("validation_total_accuracy"))
+        and math.isnan(trial.outcome(f"{objective.kind}total_accuracy"))
     ]
     if old:
         more = f" (and {len(old) - 1} more)" if len(old) > 1 else ""
@@ -109,20 +124,22 @@ def check_validated(trials: Sequence[Record]) -> None:
 
 
 def parsed_objective(text: str) -> Objective:
-    """`straggler`, `total`, `balance` or `balance=0.7`."""
+    """`straggler`, `total`, `balance` or `balance=0.7`; `matched-` before each."""
     name, equals, given = text.partition("=")
     weights = {"straggler": 1.0, "total": 0.0, "balance": 0.5}
-    if name not in weights:
-        raise BadInput(f"--objective {text!r}; {did_you_mean(name, weights)}")
+    known = [*weights, *(f"matched-{name}" for name in weights)]
+    if name not in known:
+        raise BadInput(f"--objective {text!r}; {did_you_mean(name, known)}")
+    plain, matched = name.removeprefix("matched-"), name.startswith("matched-")
     if not equals:
-        return Objective(name, weights[name])
+        return Objective(name, weights[plain], matched)
     try:
         weight = float(given)
     except ValueError:
         weight = math.nan
-    if name != "balance" or not 0 <= weight <= 1:
+    if plain != "balance" or not 0 <= weight <= 1:
         raise BadInput(f"--objective {text!r}, expected balance=WEIGHT with a weight from 0 to 1")
-    return Objective(name, weight)
+    return Objective(name, weight, matched)
 
 
 def grids() -> list[str]:
@@ -243,7 +260,7 @@ def _everything(
     candidates = {label(one): _with(document, one) for one in chosen}
     trained = train(candidates)
     return [
-        Candidate(one, objective.of(found), _held_out(found), given)
+        Candidate(one, objective.of(found), _held_out(found, objective), given)
         for one, given, found in zip(chosen, candidates.values(), trained, strict=True)
     ]
 
@@ -268,7 +285,8 @@ def _proposed(
         if key not in tried:
             given = _with(document, chosen)
             (found,) = train({key: given})
-            tried[key] = Candidate(chosen, objective.of(found), _held_out(found), given)
+            held_out = _held_out(found, objective)
+            tried[key] = Candidate(chosen, objective.of(found), held_out, given)
         value = tried[key].value
         if math.isfinite(value):
             study.tell(trial, value)
@@ -277,9 +295,9 @@ def _proposed(
     return list(tried.values())
 
 
-def _held_out(trials: Sequence[Record]) -> dict[str, float]:
+def _held_out(trials: Sequence[Record], objective: Objective) -> dict[str, float]:
     return {
-        name: float(np.median([trial.outcome(f"held_out_{name}") for trial in trials]))
+        name: float(np.median([trial.outcome(f"{objective.held_out}{name}") for trial in trials]))
         for name in ("straggler_accuracy", "total_accuracy")
     }
 

@@ -212,7 +212,7 @@ def trained(task: Task, row: Row) -> list[Result]:
         for seed in SEEDS
     ]
     each = [rows_of(t.schedule, algorithm.settles, seed=t.seed, teachers=teachers) for t in trials]
-    straggler = task.population.group[join(each).client] == 1
+    straggler = task.population.group[join(each).rows.client] == 1
 
     def weigh(reports: Reports) -> np.ndarray:
         del reports  # in the order of `join`

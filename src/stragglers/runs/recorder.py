@@ -80,7 +80,7 @@ def record(
             facts |= found.manifest.facts
             facts["drift"] = facts["drift"] + checkpoint.drift(found, fingerprint, allow_drift)
             snapshot = _with_curves(checkpoint.restore(found, snapshot), found.curves)
-            yield Said(f"goes on from server step {snapshot.step} of {steps[0]}")
+            yield Said(f"resumes from server step {snapshot.step} of {steps[0]}")
         if _hashes(experiments) != hashes:
             raise BadInput(
                 f"{folders[0]}: a file that its settings name has changed since it was "

@@ -13,7 +13,7 @@ from stragglers.report.console import console
 CORRUPTED = (
     "corrupted: share of the reports on time or late that the server drops for their numbers"
 )
-UNTRAINED = "untrained: share of the group's reports that count but hold no local step"
+UNTRAINED = "untrained: share of the group's counted reports without a local step"
 WEIGHT = "weight: the group's share of a server step's mean"
 Plan = dict[str, Any]  # its numbers, and which values it was made with
 Cell = Callable[[Plan], str]

@@ -33,7 +33,7 @@ from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.latency import Draw
 from stragglers.planning.training_rows import rows_of
 from stragglers.simulator import engine, metrics, server_step
-from stragglers.simulator.device_table import table_of
+from stragglers.simulator.device_table import Jobs, table_of
 from stragglers.simulator.local_training import (
     Data,
     Local,
@@ -102,19 +102,18 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
         ]
     )
     began = time.perf_counter()
-    rows = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
+    joint = join([rows_of(plan, "never", seed=trial) for trial, plan in enumerate(plans)])
+    rows = joint.rows
     mine, steps = sizes[rows.client], local_steps(rows.examples, client, rows.cut)
     legs = legs_of([rounds], case.trials)
-    load = Load(rows.trial, rows.version, np.maximum(steps, 1), legs, case.trials)
+    load = Load(joint.trial, rows.version, np.maximum(steps, 1), legs, case.trials)
     lanes = options.lanes or default_lanes(load)
     packing = pack(load, lanes)
     packing_s = time.perf_counter() - began
-    ones, first = np.ones(len(steps), np.float32), task.offsets[rows.client]
+    jobs = Jobs(mine, task.offsets[rows.client], steps, np.ones(len(steps), np.float32))
     seeds = np.arange(case.trials, dtype=np.uint32)
     feed, moving_s = timed(
-        lambda: engine.Feed(
-            table_of(rows, packing, mine, first, steps, ones), on_device(task), jnp.asarray(seeds)
-        )
+        lambda: engine.Feed(table_of(joint, packing, jobs), on_device(task), jnp.asarray(seeds))
     )
     params = jax.jit(task.model.init)(jax.random.key(0))
     bare = bare_loop(local_sgd(task.lesson, client), lanes, len(task.x))

@@ -85,8 +85,8 @@ MUTATIONS = [
     Mutation(
         "normaliser",
         ROUNDS,
-        'return schedule.whole_steps(updates, goal, "round", "goal"), least',
-        'return schedule.whole_steps(updates, cohort, "round", "goal"), least',
+        "cohorts = _draw(fleet, policy, updates // policy.goal, seed)",
+        "cohorts = _draw(fleet, policy, updates // policy.cohort_size, seed)",
         "rounds are counted by B_t",
     ),
     Mutation(
@@ -143,15 +143,15 @@ MUTATIONS = [
     Mutation(
         "ties",
         ROUNDS,
-        "(ties.cumsum(axis=1) <= room)",
-        "(ties[:, ::-1].cumsum(axis=1)[:, ::-1] <= room)",
+        "(ties.cumsum(axis=1) <= left)",
+        "(ties[:, ::-1].cumsum(axis=1)[:, ::-1] <= left)",
         "of reports together the last count",
     ),
     Mutation(
         "ties",
         ROUNDS,
-        "np.searchsorted(closes, report[~on_time])",
-        'np.searchsorted(closes, report[~on_time], side="right")',
+        "np.searchsorted(closed.closes, report[missing])",
+        'np.searchsorted(closed.closes, report[missing], side="right")',
         "a report at the moment of a step is known one step later",
     ),
     Mutation(
@@ -187,7 +187,7 @@ MUTATIONS = [
     Mutation(
         "keys",
         CLIENT,
-        "jax.random.split(jax.random.fold_in(key, step))",
+        "jax.random.split(jax.random.fold_in(key, number))",
         "jax.random.split(jax.random.fold_in(key, 0))",
         "every local step has the same dropout",
     ),
@@ -320,22 +320,22 @@ MUTATIONS = [
     Mutation(
         "accounts",
         ROUNDS,
-        "counted = on_time.sum(axis=1)",
-        "counted = (on_time | late).sum(axis=1)",
+        "counted = closed.on_time.sum(axis=1)",
+        "counted = (closed.on_time | late.counts).sum(axis=1)",
         "late reports count against the budget",
     ),
     Mutation(
         "accounts",
         ROUNDS,
-        "late = ~on_time & kept_up & in_time",
-        "late = ~on_time & in_time",
+        "counts = missing & closed.kept & (report <= limit)",
+        "counts = missing & (report <= limit)",
         "abandoned rounds have late reports",
     ),
     Mutation(
         "accounts",
         BUFFER,
-        "counted = answers[source].reshape(steps, buffer).sum(axis=1)",
-        "counted = np.full(steps, buffer)",
+        "reports = answers[refilled.source].reshape(steps, policy.size).sum(axis=1)",
+        "reports = np.full(steps, policy.size)",
         "clients that were given up are counted",
     ),
     Mutation(
@@ -349,15 +349,15 @@ MUTATIONS = [
     Mutation(
         "window",
         ROUNDS,
-        "kept_up & (step - origin < late_rounds) & (step < stuck)",
-        "kept_up & (step - origin <= late_rounds) & (step < stuck)",
+        "closed.kept & (step - origin < policy.late_rounds) & (step < rounds)",
+        "closed.kept & (step - origin <= policy.late_rounds) & (step < rounds)",
         "k + 1 rounds are waited",
     ),
     Mutation(
         "window",
         ROUNDS,
-        "(report <= opens[:, None] + late_seconds)",
-        "(report < opens[:, None] + late_seconds)",
+        "(report <= limit)",
+        "(report < limit)",
         "whoever reports at tau_max is too late",
     ),
     Mutation(
@@ -392,8 +392,8 @@ MUTATIONS = [
     Mutation(
         "weights",
         ENGINE,
-        "Sum(trees.scale(table.weight[i], delta), table.weight[i],",
-        "Sum(delta, table.weight[i],",
+        "Sum(trees.scale(table.weight[row], delta), table.weight[row],",
+        "Sum(delta, table.weight[row],",
         "deltas are not weighted",
     ),
     Mutation(
@@ -435,15 +435,15 @@ MUTATIONS = [
     Mutation(
         "bookkeeping",
         ENGINE,
-        "ends = lane.runs & (lane.step >= jnp.maximum(steps, 1))",
-        "ends = lane.step >= jnp.maximum(steps, 1)",
+        "ends = lanes.runs & (lanes.step >= jnp.maximum(steps, 1))",
+        "ends = lanes.step >= jnp.maximum(steps, 1)",
         "a lane that is done hands over once more",
     ),
     Mutation(
         "bookkeeping",
         ENGINE,
-        "(place < end) & (table.opens[following] <= e)",
-        "(place < end)",
+        "(place < turn.end) & (table.opens[following] <= turn.number)",
+        "(place < turn.end)",
         "a client starts before the model that it is sent is there",
     ),
     Mutation(
@@ -517,22 +517,22 @@ MUTATIONS = [
     Mutation(
         "patience",
         ROUNDS,
-        "duration = np.minimum(duration, round_timeout)",
-        "duration = np.where(duration == np.inf, round_timeout, duration)",
+        "duration = np.minimum(duration, policy.round_timeout)",
+        "duration = np.where(duration == np.inf, policy.round_timeout, duration)",
         "slow rounds are waited for beyond their time",
     ),
     Mutation(
         "patience",
         ROUNDS,
-        "on_time.sum(axis=1, keepdims=True) >= least",
-        "on_time.sum(axis=1, keepdims=True) > least",
+        "on_time.sum(axis=1, keepdims=True) >= (policy.minimum or 1)",
+        "on_time.sum(axis=1, keepdims=True) > (policy.minimum or 1)",
         "`minimum` reports are too few",
     ),
     Mutation(
         "patience",
         BUFFER,
-        "answers = start + drawn.seconds <= start + patience",
-        "answers = start + drawn.seconds < start + patience",
+        "answers = start + refilled.drawn.seconds <= start + _timeout(policy)",
+        "answers = start + refilled.drawn.seconds < start + _timeout(policy)",
         "in time is too late",
     ),
     Mutation(
@@ -779,8 +779,8 @@ MUTATIONS = [
     Mutation(
         "live",
         COORDINATOR,
-        "if self.reports < policy.goal and self._under_way():",
-        "if self.reports < policy.goal:",
+        "complete = len(self.gathered_from) >= policy.goal or not self._under_way()",
+        "complete = len(self.gathered_from) >= policy.goal",
         "a round waits for clients that failed",
     ),
     Mutation(
@@ -814,8 +814,8 @@ MUTATIONS = [
     Mutation(
         "live",
         LIVE,
-        "failures, known[job.client] = 0, reply",
-        "failures, known[job.client] = failures, reply",
+        "self.failures, self.known[job.client] = 0, reply",
+        "self.known[job.client] = reply",
         "failures add up over days",
     ),
     Mutation(
@@ -980,15 +980,15 @@ MUTATIONS = [
     Mutation(
         "hours",
         ROUNDS,
-        "known = np.append(opens[1:], closes[-1:])",
-        "known = closes",
+        "known = np.append(closed.opens[1:], closed.closes[-1:])",
+        "known = closed.closes",
         "what comes while a round waits to open is not known to it",
     ),
     Mutation(
         "hours",
         ROUNDS,
-        "after = met[kept] >= steps",
-        "after = step[kept] >= steps",
+        "after = late.met[kept] >= steps",
+        "after = late.step[kept] >= steps",
         "the last step knows what comes after it",
     ),
     Mutation(
@@ -1023,8 +1023,8 @@ MUTATIONS = [
     Mutation(
         "tiers",
         TIERS,
-        "members[drawn[turn == number]]",
-        "drawn[turn == number]",
+        "members[drawn[drawn_tier == number]]",
+        "drawn[drawn_tier == number]",
         "every tier has the first clients",
     ),
     Mutation(
@@ -1052,8 +1052,8 @@ MUTATIONS = [
     Mutation(
         "own",
         ENGINE,
-        "        if not (teach and local.distillation):\n",
-        "        if not (algorithm.teachers and local.distillation):\n",
+        "    if not (teach and code.local.distillation):\n",
+        "    if not (code.algorithm.teachers and code.local.distillation):\n",
         "lanes have no teacher where there is no history",
     ),
     # Late reports that join the next step, and weights by what is known of reports.
@@ -1096,7 +1096,7 @@ MUTATIONS = [
         "joins",
         COORDINATOR,
         "self.joining = plus(self.joining, self._report(job, delta, self.version))",
-        "self.joining = plus(self.joining, self._report(job, delta, self._step_now()))",
+        "self.joining = plus(self.joining, self._report(job, delta, step))",
         "the interpreter weighs a report that joins as one of the step before",
     ),
     Mutation(
@@ -1151,8 +1151,8 @@ MUTATIONS = [
     Mutation(
         "directions",
         "simulator/prepare.py",
-        "Reports(joint.staleness, sizes, steps, joint.step",
-        "Reports(joint.staleness, sizes, joint.examples, joint.step",
+        "Reports(rows.staleness, size, steps, rows.step",
+        "Reports(rows.staleness, size, rows.examples, rows.step",
         "examples are taken for local steps",
     ),
 ]

@@ -13,9 +13,9 @@ import numpy as np
 
 from reproduction.comparisons import NAMES, STACKOVERFLOW, Check, Numbers, title
 from reproduction.rows import Measured, Variant
-from stragglers.cli.plan import summarised
 from stragglers.config import build, documents, influence
 from stragglers.planning.schedule import Fate, batches
+from stragglers.report.plans import summarised
 from stragglers.report.statistics import Summary
 
 

@@ -8,8 +8,8 @@ import pytest
 from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput
 from stragglers.cli import common
-from stragglers.cli.plan import summarised
 from stragglers.config import catalog, checks, documents
+from stragglers.report.plans import summarised
 from stragglers.tasks.datasets.handwriting import book
 from tests.support.command import refused
 
@@ -26,7 +26,7 @@ def peak(work, *arguments):
 
 
 def planned(preset, *sets):
-    summarised(documents.override_all(catalog.read(preset), sets))
+    summarised(documents.settings_from(documents.override_all(catalog.read(preset), sets)))
 
 
 def test_what_is_counted_is_less_than_what_is_taken():

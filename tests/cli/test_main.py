@@ -83,7 +83,7 @@ def test_sizes_without_data_are_those_of_the_papers_stragglers(capsys):
 
 def test_an_alternative_replaces_the_other(capsys):
     out = plan(capsys, "cifar100/per-domain/fare-dust", "--set", "late_seconds=50")
-    assert "late ones within 50 s" in out["policy"] and out["reports"]["unused"] > 0
+    assert "late reports count for 50 s" in out["policy"] and out["reports"]["unused"] > 0
 
 
 def test_another_kind_takes_the_settings_of_the_old_one_along(capsys):

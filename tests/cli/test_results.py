@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from stragglers.cli.main import main
-from stragglers.cli.plan import summarised
-from stragglers.config import catalog
+from stragglers.config import catalog, documents
+from stragglers.report.plans import summarised
 from stragglers.runs import records
 from tests.cli.test_main import refused, run
 from tests.support.fabricate import demo, run_folder
@@ -89,7 +89,7 @@ def test_tasks_do_not_mix(capsys, tmp_path):
 
 def test_a_report_with_figures(capsys, tmp_path):
     for name in ("glyphs/per-domain/fedadam", "glyphs/per-domain/fedadam-over-selection"):
-        seconds = summarised(catalog.read(name))[0]["time_s"]
+        seconds = summarised(documents.settings_from(catalog.read(name)))[0]["time_s"]
         run_folder(tmp_path / "runs", name, seconds=seconds)
     arguments = [
         "report",

@@ -116,7 +116,7 @@ def test_flattened_settings_are_those_of_the_file():
     flat = preset_reference.flattened(document)
     rebuilt = document
     for key, value in flat.items():
-        rebuilt = documents._with(rebuilt, key.split("."), value)
+        rebuilt = documents.with_value(rebuilt, key.split("."), value)
     assert rebuilt == document
     assert not any(key.startswith(("paper", "readings")) for key in flat)
     assert msgspec.json.encode(flat)

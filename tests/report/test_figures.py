@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from stragglers.planning import latency, paper_populations
+from stragglers.planning.fleet import Fleet
+from stragglers.planning.policy import Rounds
+from stragglers.planning.scheduling import schedule
 from stragglers.report import figures, figures_plan
 from stragglers.runs import records
-from tests.support import plans
 from tests.support.fabricate import demo, run_folder
 from tests.support.injections import INJECTIONS
 
@@ -89,10 +91,8 @@ def test_names_of_strangers_are_drawn_as_they_are(tmp_path):
 
 
 def test_a_plan_has_its_name_as_title_whatever_that_is(tmp_path):
-    clients = paper_populations.cifar100()
-    delay = latency.latency(clients, latency.PER_DOMAIN, seed=0)
-    plan = plans.over_selected(clients.clients, delay, seed=0, goal=5, cohort=6, updates=20)
-    sizes = latency.one_epoch(clients, latency.PER_DOMAIN, seed=0)
-    figure = figures_plan.plan_figure(clients, plan, sum(sizes), "$\\frac{$ 1")
+    fleet = Fleet(paper_populations.cifar100(), latency.PER_DOMAIN)
+    plan = schedule(fleet, Rounds(goal=5, cohort=6), updates=20)
+    figure = figures_plan.plan_figure(plan, "$\\frac{$ 1")
     figures.save(figure, tmp_path / "plan.png")
     assert figure.get_suptitle() == "$\\frac{$ 1"

@@ -5,9 +5,9 @@ import pytest
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
 from stragglers.config import catalog, documents
-from stragglers.runs import bundles, checkpoint, trials
+from stragglers.runs import bundles, checkpoint
 from stragglers.runs.workers import seeds_of
-from tests.runs.test_trials import FEAST, FEDAVG, jobs, write
+from tests.runs.test_trials import FEAST, FEDAVG, jobs, jobs_of, write
 
 
 def test_seeds_share_programs_that_fill_an_accelerator(tmp_path, on_cpu, monkeypatch):
@@ -28,9 +28,9 @@ def test_what_differs_aside_of_training_is_trained_once(tmp_path):
     by_name = {
         name: documents.override(catalog.read(FEAST), given) for name, given in kappas.items()
     }
-    a, b = (trials.jobs_of({name: document}, 3, tmp_path) for name, document in by_name.items())
+    a, b = (jobs_of({name: document}, 3, tmp_path) for name, document in by_name.items())
     average = documents.override(catalog.read(FEDAVG), "ema=0.9")
-    fedavg = jobs(tmp_path, (FEDAVG,)) + trials.jobs_of({"average": average}, 2, tmp_path)
+    fedavg = jobs(tmp_path, (FEDAVG,)) + jobs_of({"average": average}, 2, tmp_path)
     beta = jobs(tmp_path, (FEAST,), updates=400, count=1)
     both = [fedavg[0], fedavg[2]], [fedavg[1], fedavg[3]]
     every = [*a, *beta, *b, *fedavg]
@@ -66,13 +66,9 @@ def test_what_differs_aside_of_training_is_trained_once(tmp_path):
 def test_what_training_depends_on_is_trained_apart(tmp_path, given):
     document = catalog.read("glyphs/per-domain/fare-dust")
     by_name = {"a": document, "b": documents.override(document, given)}
-    assert [len(bundle) for bundle in bundles.bundles(jobs_of(by_name, tmp_path), 1)] == [1, 1]
+    assert [len(bundle) for bundle in bundles.bundles(jobs_of(by_name, 1, tmp_path), 1)] == [1, 1]
     by_name["b"] = documents.override_all(document, ["average=corrected", "ema=0.3"])
-    assert [len(bundle) for bundle in bundles.bundles(jobs_of(by_name, tmp_path), 1)] == [2]
-
-
-def jobs_of(by_name, out):
-    return trials.jobs_of(by_name, 1, out)
+    assert [len(bundle) for bundle in bundles.bundles(jobs_of(by_name, 1, tmp_path), 1)] == [2]
 
 
 def test_other_data_is_another_training(tmp_path):
@@ -81,7 +77,7 @@ def test_other_data_is_another_training(tmp_path):
         name: documents.override(document, f'task.path="{name}"') for name in ("here", "there")
     }
     by_name |= {"also": documents.override(by_name["here"], "ema=0.3")}
-    a, b, c = jobs_of(by_name, tmp_path)
+    a, b, c = jobs_of(by_name, 1, tmp_path)
     assert bundles.bundles([a, b, c], 1) == [[a, c], [b]]
     assert a.folder.name == b.folder.name  # as it matters to no result where data lies
 
@@ -92,7 +88,7 @@ def test_only_so_many_models_share_a_training(tmp_path, monkeypatch):
     by_name = {
         str(kappa): documents.override(document, f"kappa={kappa / 10}") for kappa in range(6)
     }
-    every = trials.jobs_of(by_name, 2, tmp_path)
+    every = jobs_of(by_name, 2, tmp_path)
     assert [len(bundle) for bundle in bundles.bundles(every, 1)] == [3, 3, 3, 3]
     assert [len(bundle) for bundle in bundles.bundles(every, 2)] == [6, 6]
     assert seeds_of(bundles.bundles(every, 2)[0]) == 2

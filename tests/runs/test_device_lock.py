@@ -17,6 +17,7 @@ from stragglers.runs.device_lock import shared, turn
 from stragglers.runs.progress import Shown
 from stragglers.runs.signals import Wish
 from stragglers.runs.workers import News
+from tests.runs.test_trials import jobs_of
 
 WAITS = """
 import sys, time
@@ -67,7 +68,7 @@ def test_without_an_accelerator_nobody_waits(on_cpu):
 def small(tmp_path, count):
     document = catalog.read("glyphs/per-domain/fedavg")
     document |= {"updates": 300, "evaluations": 1, "task": {"name": "glyphs", "writers": 30}}
-    return trials.jobs_of({"a": document}, count, tmp_path / "runs")
+    return jobs_of({"a": document}, count, tmp_path / "runs")
 
 
 def test_a_wait_is_ended_at_once_and_begins_nothing(tmp_path):
@@ -173,7 +174,7 @@ def test_what_is_ahead_counts_when_time_is_short(accelerator, tmp_path):
     for name, count in zip("abc", updates):
         document = catalog.read("glyphs/per-domain/fedavg")
         document |= {"updates": count, "task": {"name": "glyphs", "writers": 30}}
-        jobs += trials.jobs_of({name: document}, 1, tmp_path / "runs")
+        jobs += jobs_of({name: document}, 1, tmp_path / "runs")
     took = [trials.Took(jobs[0], 10.0)]
     a, b, c = ([job] for job in jobs)
     with pretended(asked, 1, None, None, None, 2, "") as submit:

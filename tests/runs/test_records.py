@@ -24,6 +24,10 @@ def settings(seed=0, name=NAME, **changes):
     return documents.completed(document)
 
 
+def folder_of(out, name, chosen):
+    return run_folder.folder_of(out, name, documents.settings_from(chosen))
+
+
 def evaluation(step, **values):
     point = {name: kind(step) for name, kind in curve.COLUMNS.items()}
     return point | {name: 0.1 * step for name in point if name.endswith("_accuracy")} | values
@@ -32,7 +36,7 @@ def evaluation(step, **values):
 def written(out, seed=0, points=3, status="finished", together=1, **changes):
     """A run folder, as training leaves it."""
     chosen = settings(seed, **changes)
-    folder = run_folder.folder_of(out, NAME, chosen)
+    folder = folder_of(out, NAME, chosen)
     with run_folder.claim(folder):
         run = run_folder.begin(folder, chosen, {"name": NAME})
         for step in range(points):
@@ -72,7 +76,7 @@ def test_a_trial_of_several_in_a_program_took_its_share_of_the_time(tmp_path):
 
 def test_it_can_be_read_while_it_is_written(tmp_path):
     chosen = settings()
-    folder = run_folder.folder_of(tmp_path, NAME, chosen)
+    folder = folder_of(tmp_path, NAME, chosen)
     with run_folder.claim(folder):
         run_folder.begin(folder, chosen, {"name": NAME})
         assert records.load(folder).curve["step"].tolist() == []
@@ -174,7 +178,7 @@ def test_a_missing_part_is_named(tmp_path, name):
         records.load(folder)
 
 
-LATER = [name for name in curve.COLUMNS if name.startswith(("validation", "held_out"))]
+LATER = [name for name in curve.COLUMNS if name.startswith(curve.LATER)]
 
 
 def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
@@ -185,7 +189,7 @@ def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
     (folder / "curve.jsonl").write_text(text)
     record = records.load(folder)
     assert record.warnings == [] and record.curve["total_accuracy"].tolist() == [0.0, 0.1, 0.2]
-    assert len(LATER) == 4 and all(np.isnan(record.curve[name]).all() for name in LATER)
+    assert len(LATER) == 10 and all(np.isnan(record.curve[name]).all() for name in LATER)
     points = curve.evaluations(text.encode())  # a checkpoint's
     assert np.isnan(points[0]["held_out_total_accuracy"]) and points[0]["total_accuracy"] == 0.0
     assert [json.loads(curve.line(point)) for point in points] == old
@@ -274,9 +278,7 @@ def test_a_file_counts_by_what_is_in_it(tmp_path):
 def test_the_hash_is_the_same_in_every_process(hash_seed):
     code = f"""if True:
         from stragglers.config import catalog, documents
-        from stragglers.runs import run_folder
-        experiment = documents.settings_from(catalog.read({NAME!r}))
-        print(settings_hash(experiment.document))
+        print(documents.settings_from(catalog.read({NAME!r})).hash)
     """
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     run = subprocess.run(
@@ -324,7 +326,7 @@ def test_a_folder_where_there_are_no_locks_is_refused_in_a_line(tmp_path, monkey
 @pytest.mark.parametrize("when", ["begin", "append", "finish"])
 def test_a_full_disk_is_one_line_and_what_was_there_stays(tmp_path, monkeypatch, when):
     chosen = settings()
-    folder = run_folder.folder_of(tmp_path, NAME, chosen)
+    folder = folder_of(tmp_path, NAME, chosen)
 
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -14,6 +14,7 @@ from stragglers.runs.signals import Wish
 from stragglers.runs.workers import Job, News, Outcome, Terms
 from stragglers.simulator import simulate
 from tests.runs.test_checkpoint import SMALL, after, experiment, outcome, record, record_jobs
+from tests.runs.test_trials import jobs_of
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkey
         for name, given in {"one": "kappa=0.1", "of/two": "kappa=0.9"}.items()
     }
     by_name["alone"] = by_name["one"]
-    jobs = trials.jobs_of(by_name, 1, Path("runs"))
+    jobs = jobs_of(by_name, 1, Path("runs"))
     for job in jobs[:2]:
         record_jobs([job._replace(folder=Path("whole") / job.name)])
     one, two, alone = jobs
@@ -95,7 +96,7 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
         "total_interval": [0.0, 2.0],
         "time_s": 1.0,
     }
-    one, two = jobs = trials.jobs_of(by_name, 1, tmp_path / "runs")
+    one, two = jobs = jobs_of(by_name, 1, tmp_path / "runs")
     finish = run_folder.finish
 
     def fails(folder, *given):
@@ -103,10 +104,10 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
             raise OSError("no more of it")
         finish(folder, *given)
 
-    monkeypatch.setattr(records, "finish", fails)
+    monkeypatch.setattr(run_folder, "finish", fails)
     with pytest.raises(OSError, match="no more of it"):
         record_jobs(jobs, checkpoint_s=0)
-    monkeypatch.setattr(records, "finish", finish)
+    monkeypatch.setattr(run_folder, "finish", finish)
     assert records.is_over(one.folder) and not records.is_over(two.folder)
     said = []
     monkeypatch.setattr(trials, "here", here_saying(said))
@@ -129,7 +130,7 @@ def test_trials_of_more_server_steps_than_others_are_trained_apart(tmp_path, mon
         )
         for name in ("0.1", "0.9")
     }
-    whole, jobs = (trials.jobs_of(by_name, 3, tmp_path / place) for place in ("whole", "parts"))
+    whole, jobs = (jobs_of(by_name, 3, tmp_path / place) for place in ("whole", "parts"))
     said, apart = [], "trials of 9 and 10 server steps are trained apart"
     monkeypatch.setattr(trials, "here", here_saying(said))
     assert trials.run_missing(whole, processes=1, together=3) == []

@@ -16,8 +16,13 @@ FEAST, FEDAVG = "glyphs/per-domain/feast", "glyphs/per-domain/fedavg"
 
 
 def jobs(out, names=(FEAST, FEDAVG), count=2, **changes):
-    by_name = {name: {**catalog.read(name), **changes} for name in names}
-    return trials.jobs_of(by_name, count, out)
+    return jobs_of({name: {**catalog.read(name), **changes} for name in names}, count, out)
+
+
+def jobs_of(by_name, count, out):
+    """Trials of the experiments that documents describe."""
+    experiments = {name: documents.settings_from(given) for name, given in by_name.items()}
+    return trials.jobs_of(experiments, count, out)
 
 
 def write(job, status="finished", seconds=1.0):
@@ -158,9 +163,7 @@ def test_what_shares_a_program_is_submitted_together(tmp_path, trained):
     assert [len(bundle) for bundle in trained.bundles] == [3, 2, 3, 2]
     assert trained.bundles[1] == [f"{FEAST} 4/5", f"{FEAST} 5/5"]
     other = documents.override(catalog.read(FEAST), "kappa=0.1")
-    models = trials.jobs_of({"other": other}, 3, tmp_path) + jobs(
-        tmp_path, (FEAST,), seed=1, count=2
-    )
+    models = jobs_of({"other": other}, 3, tmp_path) + jobs(tmp_path, (FEAST,), seed=1, count=2)
     trained(models, together=1)  # the second ones are there already
     assert trained.bundles == [["other 1/3"], ["other 2/3"], ["other 3/3"]]
 
@@ -173,7 +176,7 @@ def test_a_trial_takes_as_long_as_its_experiment_or_else_its_task(tmp_path):
     took += [trials.Took(more, 20.0), trials.Took(more, 25.0)]
     assert trials.expected_s(feast, took) == pytest.approx(trials.CAUTION * 25)
     other = documents.override(catalog.read(FEAST), "kappa=0.1")  # of the same training
-    (model,) = trials.jobs_of({"other": other}, 1, tmp_path)
+    (model,) = jobs_of({"other": other}, 1, tmp_path)
     assert trials.expected_s(model, took) == pytest.approx(trials.CAUTION * 25)
     other = jobs(tmp_path, (FEDAVG,), task={"name": "glyphs", "writers": 9})[0]
     assert trials.expected_s(other, took) == 0

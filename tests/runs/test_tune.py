@@ -7,9 +7,11 @@ import pytest
 
 from stragglers._core.errors import BadInput
 from stragglers.config import catalog, documents
-from stragglers.runs import bundles, curve, records, run_folder, trials, tune
+from stragglers.runs import bundles, curve, records, run_folder, tune
 from stragglers.runs.tune import Objective
 from tests.cli.test_main import refused, run
+from tests.runs.test_records import folder_of
+from tests.runs.test_trials import jobs_of
 
 FEAST = "glyphs/per-domain/feast"
 STRAGGLER = tune.parsed_objective("straggler")
@@ -47,7 +49,7 @@ class Fake:
         for document in candidates.values():
             settings = documents.completed(document)
             self.asked.append(settings)
-            folder = run_folder.folder_of(self.folder, FEAST, settings)
+            folder = folder_of(self.folder, FEAST, settings)
             status = "diverged" if self.diverges(settings) else "finished"
             held_out = self.held_out(settings)
             found.append([write_run(folder, settings, accuracy(settings), status, held_out)])
@@ -114,7 +116,7 @@ def test_trials_of_before_are_one_line_and_nothing_is_trained(capsys, tmp_path, 
     for kappa, status in ((0.2, "finished"), (0.5, "diverged"), (0.0, "finished")):
         given = tune._with(document, {"algorithm.kappa": kappa})
         settings = documents.completed(given)
-        folders.append(run_folder.folder_of(Path("runs"), FEAST, settings))
+        folders.append(folder_of(Path("runs"), FEAST, settings))
         write_run(folders[-1], settings, 0.5, status, old=True)
         line = refused(capsys, "tune", FEAST, "--grid", "grid.toml")
         assert f"{folders[-1 if len(folders) == 3 else 0]}: trained before there was a" in line
@@ -178,7 +180,7 @@ def test_candidates_that_differ_aside_of_training_are_trained_once(tmp_path, row
     document = catalog.read(f"emnist/per-domain/{row}")
     (search,) = tune.checked_grid(document, tune.read_grid(f"per-domain/{row}"))
     chosen = [tune._with(document, one) for one in tune.combinations(search)]
-    jobs = [job for one in chosen for job in trials.jobs_of({row: one}, 1, tmp_path)]
+    jobs = [job for one in chosen for job in jobs_of({row: one}, 1, tmp_path)]
     bundled = bundles.bundles(jobs, together=1)
     assert len(bundled) == trained and sum(map(len, bundled)) == len(jobs)
 

@@ -22,7 +22,7 @@ def arrived(**known):
 
 def test_rounds_with_late_reports():
     given = deployment(experiment("glyphs/per-domain/fare-dust"))
-    assert isinstance(given.policy, Rounds) and given.policy.cohort > given.policy.goal
+    assert isinstance(given.policy, Rounds) and given.policy.cohort_size > given.policy.goal
     assert given.algorithm.teachers == given.policy.late_rounds
     assert isinstance(given.client, Local) and given.client.distillation > 0
 

@@ -54,7 +54,7 @@ def interpreted(algorithm, policy, delays, seed, weigh):
     def choose(group):
         busy = {job.client for job in server.jobs.values()}
         idle = sorted({*range(CLIENTS)} - busy)
-        first = policy.cohort if isinstance(policy, Rounds) else policy.concurrency
+        first = policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency
         later = {"at_update": 3, "at_once": 1}.get(getattr(policy, "refill", ""), first)
         size = later if group else first
         order = random_streams.generator(seed, random_streams.Purpose.IDLE, group).permutation(
@@ -229,9 +229,9 @@ def test_reports_that_are_no_numbers_are_dropped():
     [
         (Rounds(5, 4), {}, "goal=5 reports can never arrive from cohort=4 clients"),
         (Rounds(2, 2, late_seconds=1.0, late_rounds=2), {}, "late_seconds=1.0 and late_rounds=2"),
-        (Rounds(2, 2, minimum=1), {}, "minimum=1 reports of a step that is given up"),
+        (Rounds(2, 2, minimum=1), {}, "minimum=1 has no effect without `round_timeout`"),
         (Buffer(5, 4), {}, "buffer=5 reports can never come from concurrency=4"),
-        (Buffer(2, 4, client_timeout=-1.0), {}, "client_timeout=-1.0, expected"),
+        (Buffer(2, 4, client_timeout=-1.0), {}, "client_timeout: -1.0 given, expected"),
         (Rounds(2, 2), {"steps": 0}, "steps=0, expected a whole number >= 1"),
         (Rounds(2, 2), {"keep_every": 0}, "keep_every=0, expected a whole number >= 1"),
         (Rounds(2, 2), {"poll_seconds": 0.0}, "poll_seconds=0.0, expected a finite number > 0"),

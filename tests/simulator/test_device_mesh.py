@@ -15,14 +15,9 @@ from stragglers.simulator import device_mesh
 from stragglers.simulator.events import ChunkEnded
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial, default_lanes
-from stragglers.simulator.simulate import (
-    Simulation,
-    events_together,
-    results,
-    simulate,
-    simulate_together,
-)
+from stragglers.simulator.simulate import Simulation, results, simulate
 from tests.support.helpers import linear_task, load_of, matrix, measured, plan_for
+from tests.support.together import simulate_together
 
 STEPS, K = 10, 3
 ADAM = optax.adam(0.05, eps=1e-3)
@@ -95,7 +90,7 @@ def test_a_run_goes_on_where_it_stood():
     trial = Trial(plan_for(task, policy, TABLE, seed=0, steps=STEPS))
     options = dict(evaluate_at=[4], devices=2, chunk=2)
     whole = trained("fare-dust", np.float32, devices=2, chunk=2)
-    for event in events_together(task, [trial], algorithm, CLIENT, **options):
+    for event in Simulation(task, [trial], algorithm, CLIENT, **options).run():
         if isinstance(event, ChunkEnded) and event.snapshot.step == 6:
             carry = jax.tree.map(np.array, event.snapshot.carry)  # valid until the next event
             kept = event.snapshot._replace(carry=carry)

@@ -135,7 +135,7 @@ def test_of_whoever_a_time_limit_cuts_a_batch_that_is_not_done_is_not_done():
 def test_a_client_that_could_not_train_is_one_line(change, complaint):
     wrong = CLIENT._replace(**change)
     for train in (lambda: run(client=wrong), lambda: on_own_data(TASK.lesson, wrong)):
-        with pytest.raises(BadInput, match=f"client: {complaint}") as error:
+        with pytest.raises(BadInput, match=f"Local: {complaint}") as error:
             train()
         assert "\n" not in str(error.value)
 

@@ -16,9 +16,10 @@ from stragglers.simulator import prepare
 from stragglers.simulator.events import Evaluated, Finished, Started
 from stragglers.simulator.local_training import Local
 from stragglers.simulator.prepare import Trial
-from stragglers.simulator.simulate import events_together, simulate, simulate_together
-from stragglers.simulator.together import LEG, Joint, join, legs_of
+from stragglers.simulator.simulate import Simulation, simulate
+from stragglers.simulator.together import COLUMNS, LEG, join, legs_of
 from tests.support.helpers import linear_task, matrix, measured, plan_for
+from tests.support.together import simulate_together
 
 STEPS, K, SEEDS = 12, 3, (0, 7, 31)
 ADAM = optax.adam(0.05, eps=1e-3)
@@ -60,22 +61,22 @@ def test_joined_rows_hold_every_trial_whole(settles):
         policy = Rounds(goal=3, cohort=6, late_seconds=30.0)
     each = [rows_of(t.schedule, settles, seed=t.seed, teachers=K) for t in trials(task, policy)]
     joint = join(each)
-    assert np.all(np.diff(joint.version) >= 0) and joint.trials == len(SEEDS)
+    assert np.all(np.diff(joint.rows.version) >= 0) and joint.trials == len(SEEDS)
     assert len({rows.slots for rows in each}) > 1 or settles != "at_arrival"
-    assert joint.slot.max() == joint.slots - 1  # where it is, no bucket is
+    assert joint.rows.slot.max() == joint.rows.slots - 1  # where it is, no bucket is
     for trial, rows in enumerate(each):
         mine = joint.trial == trial
-        for name in Joint._fields[1:10]:
-            np.testing.assert_array_equal(getattr(joint, name)[mine], getattr(rows, name))
-        late = slice(joint.late_begin[trial, 0], joint.late_begin[trial, -1])
+        for name in COLUMNS:
+            np.testing.assert_array_equal(getattr(joint.rows, name)[mine], getattr(rows, name))
+        late = slice(joint.rows.late_begin[trial, 0], joint.rows.late_begin[trial, -1])
         assert set(joint.late_trial[late]) <= {trial}
-        np.testing.assert_array_equal(joint.late_begin[trial] - late.start, rows.late_begin)
+        np.testing.assert_array_equal(joint.rows.late_begin[trial] - late.start, rows.late_begin)
         for found, own in (
-            (joint.late_slot[late], rows.late_slot),
-            (joint.on_time_slot[trial], rows.on_time_slot),
+            (joint.rows.late_slot[late], rows.late_slot),
+            (joint.rows.on_time_slot[trial], rows.on_time_slot),
         ):
-            np.testing.assert_array_equal(found, np.where(own == rows.slots, joint.slots, own))
-        np.testing.assert_array_equal(joint.late_round[late], rows.late_round)
+            np.testing.assert_array_equal(found, np.where(own == rows.slots, joint.rows.slots, own))
+        np.testing.assert_array_equal(joint.rows.late_round[late], rows.late_round)
 
 
 def test_trials_meet_at_every_stop_and_after_a_few_steps():
@@ -127,7 +128,7 @@ def test_models_of_one_training_as_of_their_own(kind, count, lanes):
     with jax.enable_x64(count > 1):
         task = linear_task(dtype=np.float64 if count > 1 else np.float32)
         given = trials(task, policy)[:count]
-        seen = list(events_together(task, given, all_of(each), client, **options))
+        seen = list(Simulation(task, given, all_of(each), client, **options).run())
         together = [event.result for event in seen if isinstance(event, Finished)]
         alone = [simulate_together(task, given, algorithm, client, **options) for algorithm in each]
     in_turn = [one for same in zip(*alone) for one in same]

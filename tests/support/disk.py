@@ -146,6 +146,7 @@ def spoil(how, newest, before, rng):
 # A run that is all checkpoints and evaluations.
 
 STEPS = 4
+W = {"w": jnp.ones(50, jnp.float32)}  # made here: compiling it calls the disk, too
 START = Start("cpu", 1, 1, 1, 1, 1.0, Memory(1, 1, 1, 1, 1, 0, 0))
 FACTS = {
     "versions": {"stragglers": "0", "jax": "0", "jaxlib": "0"},
@@ -159,8 +160,7 @@ class _Simulation:
     start = START
 
     def first(self):
-        w = {"w": jnp.ones(50, jnp.float32)}
-        return Snapshot(0, 0.0, w, (TrialState(w),))
+        return Snapshot(0, 0.0, W, (TrialState(W),))
 
     def events(self, snapshot):
         step, wall_s, carry, (state,) = snapshot
@@ -170,7 +170,7 @@ class _Simulation:
                 step, wall_s, state = step + 1, wall_s + 1, state._replace(trained=step + 1)
                 yield ChunkEnded(Snapshot(step, wall_s, carry, (state,)))
             metrics = dict.fromkeys(METRICS, 1 / float(carry["w"][0]))  # w > 1
-            point = Point(step, step, step, step, step, wall_s, 0, 0, 1, metrics)
+            point = Point(step, float(step), step, step, step, wall_s, 0, 0, 1, metrics)
             state = state._replace(model=carry, curve=(*state.curve, point))
             yield Evaluated(point)
         yield Finished(Result(state.curve, carry, state.model, step, 0, None, START))

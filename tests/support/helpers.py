@@ -208,8 +208,8 @@ def by_interpreter(
 
     def members(group):
         if isinstance(policy, Rounds):
-            return slice(group * policy.cohort, (group + 1) * policy.cohort)
-        size = policy.buffer if policy.refill == "at_update" else 1
+            return slice(group * policy.cohort_size, (group + 1) * policy.cohort_size)
+        size = policy.size if policy.refill == "at_update" else 1
         first = policy.concurrency + (group - 1) * size
         return slice(first, first + size) if group else slice(0, policy.concurrency)
 
@@ -233,12 +233,12 @@ def by_interpreter(
                 return random_streams.cohorts(
                     seed, random_streams.Purpose.FIRST_CLIENTS, clients, policy.concurrency, 0, 1
                 )[0].tolist()
-            size = policy.buffer if policy.refill == "at_update" else 1
+            size = policy.size if policy.refill == "at_update" else 1
             return random_streams.cohorts(
                 seed, random_streams.Purpose.CLIENTS, clients, size, group - 1, group
             )[0].tolist()
         return random_streams.cohorts(
-            seed, random_streams.Purpose.CLIENTS, clients, policy.cohort, group, group + 1
+            seed, random_streams.Purpose.CLIENTS, clients, policy.cohort_size, group, group + 1
         )[0].tolist()
 
     def teacher(dispatch, version):

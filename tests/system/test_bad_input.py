@@ -56,8 +56,8 @@ BAD = {
     "--set over_selection=nan": "nan given",
     "--set cost=nan": "nan given; expected one of: examples, tokens",
     "--set task.clients=3401": "at most 3400; or leave it out",
-    "--set task.clients=1": "one of each group at least, 2,",
-    "--set crash=1": "or check the latencies, the faults and who is there",
+    "--set task.clients=1": "at least one of each group, 2,",
+    "--set crash=1": "or check the latencies, the faults and the availability",
     "--set cohort=5000": "population of 3400",
     "--set updates=10": "less than one round",
     "--set updates=100000000000": "updates",
@@ -120,7 +120,7 @@ DOCUMENTS = {
     'updates = 10\n[task]\ncsv = "x.csv"\n': "task.name is missing",
     'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'
     '[latency.groups.standard]\ncommunication = {kind = "lognormal", mu = 1.0}\n': (
-        "latency.groups.standard.communication"
+        "latency.groups.standard.overhead is missing; give it"
     ),
     'updates = 10\n[task]\nname = ["fleet"]\n': "task.name",
     'updates = 10\n[task]\nname = "emnist"\n[latency]\nmodel = "groups"\n'

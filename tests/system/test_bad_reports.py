@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from msgspec import structs
 
 from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
@@ -184,7 +185,7 @@ def test_a_report_that_is_too_old_is_not_even_looked_at(name):
         WAITS: {"late_seconds": 3.0},
         REMEMBERS: {"late_rounds": 1},
     }.get(policy, {})
-    given = plan(policy._replace(**impatient))
+    given = plan(structs.replace(policy, **impatient))
     rows = rows_of(given, algorithm.settles, seed=SEED, teachers=K)
     came = np.isfinite(given.report) & (given.report <= given.time[-1])
     old = np.setdiff1d(np.flatnonzero(came), rows.dispatch)
@@ -290,7 +291,7 @@ def test_the_interpreter_counts_a_report_once(name):
 def test_the_interpreter_counts_the_fates_of_the_schedule(policy):
     given, zero, delay = plan(policy), {"w": jnp.zeros(())}, table_latency(TABLE, SIZES)
     first, then = (
-        (policy.concurrency, policy.buffer) if policy is BUFFERED else (policy.cohort,) * 2
+        (policy.concurrency, policy.size) if policy is BUFFERED else (policy.cohort_size,) * 2
     )
 
     def choose(group):

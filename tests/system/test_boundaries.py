@@ -193,7 +193,7 @@ def test_drift_through_the_command(tmp_path, capsys, plain_report):
     """Refused by name; allowed, the outputs say so."""
     command = ["run", NAME, "--processes", "1", "--out", str(tmp_path)]
     with untrained(), failing(NEVER, None):
-        record(run_folder.folder_of(tmp_path, NAME, EXPERIMENT.document), 2)
+        record(run_folder.folder_of(tmp_path, NAME, EXPERIMENT), 2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(recorder, "_fingerprint", lambda *_: {"format": 1, "jax": "1"})
             assert main.main(command) == 2

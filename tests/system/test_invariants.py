@@ -10,6 +10,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.policy import Rounds
@@ -111,7 +112,7 @@ def test_a_clients_number_means_nothing(name):
 def test_slower_clocks_change_no_weight(name, k):
     policy, by = EVERY[name][0], 2.0**k
     if policy is WAITS:
-        policy = WAITS._replace(late_seconds=WAITS.late_seconds * by)
+        policy = structs.replace(WAITS, late_seconds=WAITS.late_seconds * by)
     scaled = plan(policy, by * TABLE)
     assert_same(train_every(name), train_every(name, scaled))
     assert scaled.time.tolist() == (by * plan(EVERY[name][0]).time).tolist()

@@ -26,7 +26,7 @@ PACKAGES = [
 ]
 TOP = {"__init__", "__main__"}  # the public API and the command line import any package
 JAX = {"jax", "jaxlib", "optax"}  # optax imports jax
-WITHOUT_JAX = ("_core", "planning", "config", "report", "tasks.datasets", "runs.records")
+WITHOUT_JAX = ("_core", "planning", "config", "report", "tasks.datasets", "runs.results")
 
 
 def sources(*parts: str) -> list[Path]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
@@ -96,7 +97,7 @@ PATIENCE = [6.0, 1.0, np.inf]
 def test_the_auxiliary_model_never_leaks_into_the_main_one(beta, kappa):
     main = train(plan(OVER_SELECTED), FEDAVG)
     for seconds in PATIENCE:
-        run = train(plan(WAITS._replace(late_seconds=seconds)), feasting(beta, kappa))
+        run = train(plan(structs.replace(WAITS, late_seconds=seconds)), feasting(beta, kappa))
         np.testing.assert_array_equal(run.w, main.w)
         assert moves(run)
     assert differ(run.model[1:], run.w[1:])
@@ -147,7 +148,7 @@ def test_feast_with_kappa_one_takes_the_whole_step_of_everybody():
 
 def test_feast_that_waits_for_nobody_follows_the_main_model():
     beta, kappa = 0.9, 0.3
-    hasty = plan(WAITS._replace(late_seconds=0.0))
+    hasty = plan(structs.replace(WAITS, late_seconds=0.0))
     assert not np.any(hasty.fate == Fate.LATE)
     run = train(hasty, feasting(beta, kappa))
     a, w, after = run.model[:-1], run.w[:-1], run.w[1:]

@@ -3,14 +3,24 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 LONGEST = 80  # characters of a value
 
 
 class BadInput(ValueError):
-    """A mistake of the caller; the command line prints its line and exits with 2.
+    """A mistake of the caller, as one line: what was given, what was expected and what to do.
 
-    More lines are for lists of what there is to get.
+    The command line prints the line and exits with 2. More lines are for lists of what there is to
+    get.
+
+    Example:
+        >>> import stragglers as st
+        >>> try:
+        ...     st.preset("emnist/per-domain/feats")
+        ... except st.BadInput as error:
+        ...     print(error)
+        no preset 'emnist/per-domain/feats'; did you mean 'emnist/per-domain/feast'?
     """
 
     def __init__(self, *lines: str) -> None:
@@ -23,6 +33,12 @@ class BadInput(ValueError):
 def _printable(line: str) -> str:
     """Names of files, groups and keys are anybody's: they must not end or disguise a line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def check_type(name: str, value: object, kind: Any, expected: str) -> None:
+    """Refuses a value of a wrong type; a bool is no number."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise BadInput(f"{name} = {shown(value)}: expected {expected}.")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stragglers._core.errors import BadInput
 
+TRIALS = 10_000  # trials, or plans, of one command: a folder each, which every table reads
 CLIENT, WRITER, DRAWN, DISPATCH = 90, 18_000, 250_000, 80
 
 

@@ -10,7 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,8 +23,18 @@ NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, repr_omit_defaults=True):
     """A section of an experiment: immutable, and an unknown key is an error."""
+
+    def replace(self, **changes: Any) -> Self:
+        """The same section with other values.
+
+        Raises:
+            BadInput: If there is no such field, or a value has a wrong type or is out of range.
+        """
+        for name in changes.keys() - {*self.__struct_fields__}:
+            raise BadInput(f"unknown key {shown(name)}; {did_you_mean(name, keys(type(self)))}")
+        return checked(msgspec.structs.replace(self, **changes))
 
 
 T = TypeVar("T", bound=Struct)

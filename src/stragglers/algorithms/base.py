@@ -10,13 +10,14 @@ When things happen is not its business: the schedule has decided that already.
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type, shown
 from stragglers.algorithms import trees
 from stragglers.planning.schedule import Settles
 
@@ -25,14 +26,28 @@ Open = Any
 
 
 class State(NamedTuple):
-    """A server between two steps."""
+    """A server between two steps.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.State(core={"w": 0.0}).aside is None
+        True
+    """
 
     core: Any  # w, the optimizer's state, a history: all that clients and later steps depend on
     aside: Any = None  # models made on the way: an average, FeAST's auxiliary one
 
 
 class Sum(NamedTuple):
-    """Reports added up; dropped clients are nowhere in it."""
+    """Reports added up, each with its weight; dropped clients are nowhere in it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import stragglers as st
+        >>> total = st.Sum({"w": jnp.array([2.0, 4.0])}, jnp.float32(2), jnp.int32(2))
+        >>> st.Mean("weight")(total)["w"]
+        Array([1., 2.], dtype=float32)
+    """
 
     delta: Params  # sum of weight * delta
     weight: jax.Array  # sum of weights
@@ -54,7 +69,24 @@ class Download(NamedTuple):
 
 
 class Algorithm(NamedTuple):
-    """A server: pure functions, closed over their hyper-parameters."""
+    """A server: pure functions of sums of reports, closed over their hyper-parameters.
+
+    An algorithm says what clients start from, who teaches them and what the server does with
+    reports. When things happen is not its business: the schedule has decided that already.
+
+    Example:
+        Another algorithm is often one of the package's with another step:
+
+        >>> import optax
+        >>> import stragglers as st
+        >>> whole = st.fedavg(optax.sgd(1.0))
+        >>> def halfway(state, on_time):
+        ...     params, optimizer = state.core
+        ...     stepped, opened = whole.step(state, on_time)
+        ...     params = st.trees.blend(0.5, params, stepped.core.params)
+        ...     return st.State(stepped.core._replace(params=params)), opened
+        >>> algorithm = whole._replace(step=halfway)
+    """
 
     init: Callable[[Params], State]
     step: Callable[[State, Sum], tuple[State, Open]]  # on the reports that are on time
@@ -69,10 +101,25 @@ class Algorithm(NamedTuple):
     teachers: int = 0
 
 
-class Mean(NamedTuple):
-    """How a Sum becomes a gradient: divided by its weights, by its count, or not at all."""
+By = Literal["weight", "count", "sum"]
 
-    by: Literal["weight", "count", "sum"] = "weight"
+
+def check_server(server: optax.GradientTransformation) -> None:
+    """Refuses what is no optimizer of optax."""
+    if not callable(getattr(server, "init", None)) or not callable(getattr(server, "update", None)):
+        raise BadInput(f"server = {shown(server)}: expected an optimizer such as optax.sgd(1.0).")
+
+
+class Mean(NamedTuple):
+    """How a `Sum` becomes a gradient: divided by its weights, by its count, or not at all.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> algorithm = st.fedavg(optax.sgd(1.0), mean=st.Mean("count"))
+    """
+
+    by: By = "weight"
 
     def __call__(self, total: Sum) -> Params:
         divisor = {"weight": total.weight, "count": total.reports, "sum": 1}[self.by]
@@ -104,7 +151,30 @@ def descend(
     optimizer: optax.OptState,
     total: Sum,
 ) -> tuple[Params, optax.OptState]:
-    """One step of the server optimizer; none on a sum that moves nothing."""
+    """Makes one step of the server optimizer::
+
+        w[t+1] = server(w[t], mean(total))        w[t] if the weights of the total add up to 0
+
+    Args:
+        server: An optax optimizer; the mean of the reports is its gradient.
+        mean: How the sum of reports becomes that gradient.
+        params: w[t].
+        optimizer: The optimizer's state.
+        total: The sum of the reports.
+
+    Returns:
+        w[t+1], and the optimizer's next state.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import optax
+        >>> import stragglers as st
+        >>> server, params = optax.sgd(1.0), {"w": jnp.zeros(2)}
+        >>> total = st.Sum({"w": jnp.array([2.0, 4.0])}, jnp.float32(2), jnp.int32(2))
+        >>> params, _ = st.descend(server, st.Mean(), params, server.init(params), total)
+        >>> params["w"]
+        Array([-1., -2.], dtype=float32)
+    """
     updates, advanced = server.update(mean(total), optimizer, params)
     stepped = optax.apply_updates(params, updates), advanced
     return trees.where(moves(total), stepped, (params, optimizer))
@@ -117,10 +187,27 @@ def nothing_to_settle(state: State, opened: Open, late: Sum, round: jax.Array) -
 
 
 def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
-    """Evaluates the running average of an algorithm's model instead.
+    """Evaluates the running average of an algorithm's model instead of the model::
 
-    average <- decay * average + (1 - decay) * model      after every step that moved, average = w0
+        average <- decay * average + (1 - decay) * model      after every step that moved; first w0
+
+    Args:
+        algorithm: Any algorithm.
+        decay: Decay of the average, from 0 to below 1; 0 for none.
+
+    Returns:
+        An algorithm that trains as the one given and evaluates the average.
+
+    Raises:
+        BadInput: If the decay is out of range.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> algorithm = st.with_ema(st.fedavg(optax.sgd(1.0)), decay=0.99)
     """
+    check_type("algorithm", algorithm, Algorithm, "an Algorithm, such as st.fedavg returns")
+    check_type("decay", decay, Real, "a number from 0 to below 1")
     if not 0 <= decay < 1:
         raise BadInput(f"ema decay={decay}, expected a number from 0 to below 1")
     if decay == 0:
@@ -168,11 +255,32 @@ def with_ema(algorithm: Algorithm, decay: float) -> Algorithm:
 
 
 def all_of(algorithms: Sequence[Algorithm]) -> Algorithm:
-    """One training with the models of all: of algorithms that differ in what they have aside.
+    """Joins algorithms that differ in what they keep aside: one training with the models of all::
 
-    core  <- the first one's; any other's would be equal, and is not computed
-    aside <- each one's own
+        core  <- the first one's; any other's would be equal, and is not computed
+        aside <- each one's own
+
+    Args:
+        algorithms: Algorithms of equal cores, such as FeAST's of several beta and kappa.
+
+    Returns:
+        An algorithm that evaluates the first one's model, and the others' as `others`.
+
+    Raises:
+        BadInput: If there are none.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> server = optax.sgd(1.0)
+        >>> both = st.all_of([st.feast(server, beta=0.9, kappa=k) for k in (0.1, 0.5)])
+        >>> len(both.others)
+        1
     """
+    if not algorithms:
+        raise BadInput("algorithms: none given, expected at least one")
+    for algorithm in algorithms:
+        check_type("algorithms", algorithm, Algorithm, "a list of Algorithms")
     first = algorithms[0]
     teach = first.teach
 

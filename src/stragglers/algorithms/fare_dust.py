@@ -16,13 +16,14 @@ EMA of all weights: hence `average`. Corrected are the weights that there are by
 over many rounds does not see by which k of them it is late. Nothing else depends on it.
 """
 
+from numbers import Integral
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
@@ -32,6 +33,7 @@ from stragglers.algorithms.base import (
     Starting,
     State,
     Sum,
+    check_server,
     descend,
     plus,
 )
@@ -54,7 +56,37 @@ def fare_dust(
     average: Literal["weights", "corrected"] = "weights",
     mean: Mean = BY_WEIGHT,
 ) -> Algorithm:
-    """Builds FARe-DUST with `k` historical teachers around a server optimizer."""
+    """Builds FARe-DUST, whose stragglers teach later clients (Hard et al., Algorithm 1)::
+
+        w[t+1]  = server(w[t], mean of round t's deltas that are on time)
+        D[t]    = sum of round t's late deltas so far
+        teacher = w[t] - teacher_lr * D[r] / count[r]      r uniform over the last k rounds
+
+    Clients learn from teachers by distillation: set `st.Local(..., distillation=rho)`.
+
+    Args:
+        server: Server optimizer of optax; the mean of the deltas is its gradient.
+        k: Number of past rounds kept as teachers.
+        history: Reports that enter the history: late ones, or those on time as well.
+        teacher_step: The step from the weights to a teacher: SGD's, or the server optimizer's.
+        teacher_lr: Learning rate of the SGD step.
+        average: The model that is evaluated: the weights, or the weights that late reports correct.
+        mean: What a sum of reports is divided by: their weights, their number, or nothing.
+
+    Returns:
+        The algorithm. It needs rounds with `late_rounds=k`.
+
+    Raises:
+        BadInput: If k is not a whole number of at least 1, or `server` is no optimizer.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> st.fare_dust(optax.sgd(1.0), k=50).teachers
+        50
+    """
+    check_server(server)
+    check_type("k", k, Integral, "a whole number of historical teachers")
     if k < 1:
         raise BadInput(f"k={k} historical teachers, expected a whole number >= 1")
 
@@ -80,9 +112,8 @@ def fare_dust(
     def step(state: State, on_time: Sum) -> tuple[State, None]:
         core: FareDustCore = state.core
         params, optimizer = descend(server, mean, core.params, core.optimizer, on_time)
-        # The round that closes takes over the oldest row, once all have read their teachers: if XLA
-        # does not see that this waits for their reports, it copies the whole history.
-        oldest = (core.round + jnp.minimum(on_time.reports, 0)) % k
+        # The oldest row, which the round that closes takes over once it has used its teachers.
+        oldest = trees.index_after(core.round, on_time.reports) % k
         corrected = None  # w, moved as a teacher by the round that leaves
         if average == "corrected":
             corrected = moved(params, optimizer, trees.row(core.history, oldest))

@@ -10,12 +10,13 @@ feeds the main one, so a round can be settled whenever its reports are in: what 
 depend on when, and models of many beta and kappa come from one training.
 """
 
+from numbers import Real
 from typing import NamedTuple
 
 import jax
 import optax
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     BY_WEIGHT,
@@ -24,6 +25,7 @@ from stragglers.algorithms.base import (
     Params,
     State,
     Sum,
+    check_server,
     descend,
     moves,
     plus,
@@ -46,7 +48,33 @@ class FeastOpen(NamedTuple):
 def feast(
     server: optax.GradientTransformation, *, beta: float, kappa: float, mean: Mean = BY_WEIGHT
 ) -> Algorithm:
-    """Builds FeAST around a server optimizer."""
+    """Builds FeAST, whose late reports move an auxiliary model (Hard et al., equations 1 and 2)::
+
+        w[t+1]  = server(w[t], mean of round t's deltas that are on time)
+        w_plus  = server(w[t], mean of all of round t's deltas)
+        a[t+1]  = beta * (a[t] + kappa * (w_plus - w[t])) + (1 - beta) * w_plus
+
+    Args:
+        server: Server optimizer of optax; the mean of the deltas is its gradient.
+        beta: Decay of the auxiliary model, from 0 to below 1.
+        kappa: Auxiliary learning rate over server learning rate, from 0 to 1.
+        mean: What a sum of reports is divided by: their weights, their number, or nothing.
+
+    Returns:
+        The algorithm. It evaluates a, and needs rounds with `late_seconds` or `late_rounds`.
+
+    Raises:
+        BadInput: If beta or kappa is out of range, or `server` is no optimizer.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> st.feast(optax.adam(5e-3), beta=0.95, kappa=0.5).settles
+        'by_round'
+    """
+    check_server(server)
+    check_type("beta", beta, Real, "a number from 0 to below 1")
+    check_type("kappa", kappa, Real, "a number from 0 to 1")
     if not 0 <= beta < 1:
         raise BadInput(f"beta={beta}, expected a number from 0 to below 1")
     if not 0 <= kappa <= 1:

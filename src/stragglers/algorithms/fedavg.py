@@ -25,6 +25,7 @@ from stragglers.algorithms.base import (
     Params,
     State,
     Sum,
+    check_server,
     descend,
     nothing_to_settle,
 )
@@ -36,7 +37,30 @@ class FedAvgCore(NamedTuple):
 
 
 def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algorithm:
-    """Builds FedAvg around a server optimizer."""
+    """Builds FedAvg, and on a buffered schedule FedBuff, around a server optimizer::
+
+        w[t+1] = server(w[t], mean of the deltas that are on time)
+
+    With SGD and learning rate 1 this is FedAvg proper, with Adam it is FedAdam.
+
+    Args:
+        server: Server optimizer of optax; the mean of the deltas is its gradient.
+        mean: What a sum of reports is divided by: their weights, their number, or nothing.
+
+    Returns:
+        The algorithm. It ignores late reports.
+
+    Raises:
+        BadInput: If `server` is no optimizer.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> fedadam = st.fedavg(optax.adam(1e-2))
+        >>> fedadam.settles
+        'never'
+    """
+    check_server(server)
 
     def init(params: Params) -> State:
         return State(FedAvgCore(trees.copy(params), server.init(params)))
@@ -52,5 +76,24 @@ def fedavg(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algo
 
 
 def semi_async(server: optax.GradientTransformation, mean: Mean = BY_WEIGHT) -> Algorithm:
-    """Builds FedAvg whose late reports join the next server step."""
+    """Builds FedAvg whose late reports join the next server step::
+
+        w[t+1] = server(w[t], mean of the deltas that are on time or came late since step t)
+
+    Args:
+        server: Server optimizer of optax; the mean of the deltas is its gradient.
+        mean: What a sum of reports is divided by: their weights, their number, or nothing.
+
+    Returns:
+        The algorithm. It needs rounds with `late_rounds`.
+
+    Raises:
+        BadInput: If `server` is no optimizer.
+
+    Example:
+        >>> import optax
+        >>> import stragglers as st
+        >>> st.semi_async(optax.sgd(1.0)).settles
+        'next_step'
+    """
     return fedavg(server, mean)._replace(settles="next_step")

@@ -1,15 +1,21 @@
 """Pytrees as words: the few operations that algorithms are written in.
 
 `rows` means trees whose leaves have one more leading axis.
+
+Example:
+    >>> import stragglers as st
+    >>> st.trees.blend(0.75, {"w": 4.0}, {"w": 8.0})  # decay * old + (1 - decay) * new
+    {'w': 5.0}
 """
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 Tree = TypeVar("Tree")
+Index: TypeAlias = "jax.Array | int | tuple[jax.Array, Index]"
 
 
 def zeros_like(tree: Tree) -> Tree:
@@ -38,7 +44,7 @@ def where(condition: jax.Array, yes: Tree, no: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def cast(tree: Tree, dtype: Any) -> Tree:
+def cast(tree: Tree, dtype: jax.typing.DTypeLike) -> Tree:
     """Its floating-point leaves in another precision."""
 
     def one(x: jax.Array) -> jax.Array:
@@ -62,7 +68,7 @@ class Shelf(NamedTuple):
     rows: Any  # leaves [rows, ...]; of several trials [trials, rows, ...]
     trial: jax.Array | None = None  # of several, the one that looks
 
-    def place(self, index: Any) -> Any:
+    def place(self, index: Index) -> Index:
         return index if self.trial is None else (self.trial, index)
 
 
@@ -70,19 +76,19 @@ def zero_rows(tree: Tree, rows: int) -> Tree:
     return jax.tree.map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), tree)
 
 
-def row(rows: Any, index: jax.Array | int) -> Any:
+def row(rows: Any, index: Index) -> Any:
     if isinstance(rows, Shelf):
         rows, index = rows.rows, rows.place(index)
     return jax.tree.map(lambda x: x[index], rows)
 
 
-def set_row(rows: Any, index: jax.Array | int, tree: Any) -> Any:
+def set_row(rows: Tree, index: Index, tree: Any) -> Tree:
     if isinstance(rows, Shelf):
         return rows._replace(rows=set_row(rows.rows, rows.place(index), tree))
     return jax.tree.map(lambda x, y: x.at[index].set(y), rows, tree)
 
 
-def of_trial(tree: Any, trial: jax.Array) -> Any:
+def of_trial(tree: Tree, trial: jax.Array) -> Tree:
     """What one of several trials has; of a shelf, a view."""
     return jax.tree.map(
         lambda x: Shelf(x.rows, trial) if isinstance(x, Shelf) else x[trial],
@@ -91,13 +97,22 @@ def of_trial(tree: Any, trial: jax.Array) -> Any:
     )
 
 
-def set_trial(tree: Any, trial: jax.Array, own: Any) -> Any:
+def set_trial(tree: Tree, trial: jax.Array, own: Tree) -> Tree:
     return jax.tree.map(
         lambda x, y: Shelf(y.rows) if isinstance(x, Shelf) else x.at[trial].set(y),
         tree,
         own,
         is_leaf=lambda x: isinstance(x, Shelf),
     )
+
+
+def index_after(index: jax.Array, count: jax.Array) -> jax.Array:
+    """The index itself, but only known once a count is; the count is never negative.
+
+    XLA updates rows in place where it sees that all reads come before the write, and else copies
+    them. What the count depends on has read the rows, and so they are not copied.
+    """
+    return index + jnp.minimum(count, 0)
 
 
 def named(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:

@@ -8,16 +8,15 @@ swept(sweep, document)         that with every combination of the values of --sw
 import argparse
 import itertools
 import math
-import os
 import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput, about
-from stragglers.config import catalog, documents
+from stragglers.config import catalog, changes, documents
 from stragglers.runs.checkpoint import EVERY_MINUTES
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 Commands = Any  # argparse has no public name for what add_subparsers() returns
 Chosen = tuple[tuple[str, str], ...]  # values of a sweep as they were given, by their paths
-MOST = 10_000  # trials, or plans, that one command takes: a folder each, which every table reads
 BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
@@ -116,23 +114,19 @@ def folder_name(text: str) -> str:
 
 def checked_training(options: argparse.Namespace, default: int) -> tuple[int, "Terms"]:
     """How many trials, and on which terms."""
-    from stragglers.runs.workers import Terms
+    from stragglers.runs.run import checked_terms
 
     count = default if options.trials is None else options.trials
-    for name, value in (
-        ("trials", count),
-        ("processes", options.processes),
-        ("together", options.together),
-    ):
-        if value is not None and value < 1:
-            raise BadInput(f"{name}={value}, expected at least 1")
+    terms = checked_terms(
+        count,
+        options.processes,
+        options.together,
+        options.minutes,
+        options.checkpoint_minutes,
+        options.allow_drift,
+    )
     check_count(1, trials=count)
-    if not options.minutes > 0:
-        raise BadInput(f"minutes={options.minutes:g}, expected more than 0")
-    if not options.checkpoint_minutes >= 0:
-        raise BadInput(f"checkpoint-minutes={options.checkpoint_minutes:g}, expected 0 or more")
-    deadline = time.time() + 60 * options.minutes
-    return count, Terms(deadline, 60 * options.checkpoint_minutes, options.allow_drift)
+    return count, terms
 
 
 def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -147,7 +141,9 @@ def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
         document = documents.override_all(document, options.set)
         if options.updates is not None:
             document = documents.override(document, f"updates={options.updates}")
-        document = _with_data(document, source, options.path)
+        if options.path is not None and not documents.takes_data(document):
+            raise BadInput(f"--path {options.path}: {source} reads no data; leave it out")
+        document = documents.with_data(document, options.path)
         if options.seed is not None:
             document = documents.override(document, f"seed={options.seed}")
         if not getattr(options, "sweep", None):
@@ -166,7 +162,7 @@ def swept(
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
         nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-        if nested or any({one, other} <= group for group in documents.ALTERNATIVES):
+        if nested or any({one, other} <= group for group in changes.ALTERNATIVES):
             raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
     for chosen in itertools.product(*axes):
         with_all = document
@@ -185,10 +181,10 @@ def _values(sweep: Sequence[str]) -> list[list[str]]:
 def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) -> None:
     """Refuses more than a command should take, before any of it is built."""
     every = experiments * math.prod(map(len, _values(sweep))) * trials
-    if every > MOST:
+    if every > memory_limits.TRIALS:
         what, lower = ("trials", "lower --trials, ") if trials > 1 else ("combinations", "")
         raise BadInput(
-            f"{every:,} {what} given, expected at most {MOST:,} in one command; "
+            f"{every:,} {what} given, expected at most {memory_limits.TRIALS:,} in one command; "
             f"{lower}leave out values or give several commands"
         )
 
@@ -196,16 +192,6 @@ def check_count(experiments: int, sweep: Sequence[str] = (), trials: int = 1) ->
 def as_sets(chosen: Chosen) -> str:
     """kappa=0.1, beta=0.9: as --set would have it, in full."""
     return ", ".join(f"{path}={value}" for path, value in chosen)
-
-
-def _with_data(document: dict[str, Any], source: str, path: str | None) -> dict[str, Any]:
-    """The document with the folder of its task's data: given, its own, or of the environment."""
-    if not documents.takes_data(document):
-        if path is not None:
-            raise BadInput(f"--path {path}: {source} reads no data; leave it out")
-        return document
-    folder = path or document["task"].get("path") or os.environ.get("STRAGGLERS_DATA")
-    return documents.override(document, f"task.path={json(folder)}") if folder else document
 
 
 def json(document: Any) -> str:

@@ -2,16 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import checked_path
 from stragglers.cli import common
 from stragglers.config import documents
-
-if TYPE_CHECKING:
-    from stragglers.config.settings import Experiment
-    from stragglers.planning.schedule import Schedule
 
 DEFAULT_PRESET = "fleet"
 
@@ -44,6 +40,8 @@ def plan(options: argparse.Namespace) -> None:
         _sweep(options, document)
         return
     picture = checked_path(options.figure) if options.figure else None
+    from stragglers.report.plans import summarised
+
     with about(options.preset):
         summary, schedule = summarised(documents.settings_from(document))
     if picture:
@@ -82,6 +80,8 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     for chosen, swept in common.swept(sweep, document):
         with about(common.as_sets(chosen)):
             each.append((chosen, documents.settings_from(swept)))
+    from stragglers.report.plans import summarised
+
     rows, refused = [], []
     for chosen, experiment in each:
         try:
@@ -93,28 +93,3 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     if len(refused) == len(rows):
         raise BadInput(refused[0])
     return rows
-
-
-def summarised(experiment: "Experiment", clients: Any = None) -> tuple[dict[str, Any], "Schedule"]:
-    """A plan's figures, and the schedule that they come from.
-
-    Without `clients`, they are those known of the task without its data.
-    """
-    from stragglers.config import build, checks, influence
-    from stragglers.config.describe import policy
-    from stragglers.planning.summary import summarise
-
-    checks.check(experiment)
-    clients = clients or build.clients(experiment.task, experiment.seed)
-    schedule = build.schedule_of(experiment, clients)
-    limit = schedule.fleet.time_limit
-    local_steps = influence.local_steps(experiment, schedule)
-    summary = {
-        **summarise(schedule, local_steps, influence.parts(experiment, schedule)),
-        "paper_time_s": experiment.paper.time_s if experiment.paper else None,
-        "paper_anomaly": experiment.paper.anomaly if experiment.paper else None,
-        "policy": policy(experiment),
-        "time_limit_s": limit.seconds if limit else None,
-        "seed": experiment.seed,
-    }
-    return summary, schedule

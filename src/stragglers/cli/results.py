@@ -9,7 +9,6 @@ from typing import Any
 from stragglers._core.errors import BadInput
 from stragglers._core.files import checked_path, output_folder
 from stragglers.cli import common
-from stragglers.cli.plan import summarised
 from stragglers.config import documents
 from stragglers.config.settings import Experiment
 from stragglers.planning.population import Population
@@ -105,6 +104,7 @@ def report(options: argparse.Namespace) -> None:
 def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     """Everything that can be drawn of some runs; plans are made again from their settings."""
     from stragglers.report import figures, figures_plan
+    from stragglers.report.plans import summarised
 
     drawn = figures.result_figures(found)
     for name, trial in figures.to_plan(found).items():

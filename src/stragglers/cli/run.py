@@ -46,8 +46,10 @@ def run(options: argparse.Namespace) -> None:
     count, terms = common.checked_training(options, default=1 if options.presets else DEMO_TRIALS)
     experiments = _experiments(options, count)
     folder = output_folder(options.out)
+    # A mistake does not wait for these.
     from stragglers.report import console_results, figures, page
-    from stragglers.runs import records, trials  # a mistake does not wait for these
+    from stragglers.runs import records, trials
+    from stragglers.runs.run import train
 
     every = [
         job._replace(label=", ".join(filter(None, [job.label, common.as_sets(chosen)])))
@@ -56,14 +58,7 @@ def run(options: argparse.Namespace) -> None:
     ]
     # Values of a sweep that are equal, such as 1 and 1.0, are one experiment.
     jobs = list({job.folder: job for job in reversed(every)}.values())[::-1]
-    there = len(jobs) - len(trials.missing(jobs))
-    if there:
-        print(
-            f"stragglers: {there} of {len(jobs)} trials are there already; "
-            "to repeat one, delete its folder",
-            file=sys.stderr,
-        )
-    left = trials.run_missing(jobs, options.processes, terms, options.together)
+    left = train(jobs, options.processes, terms, options.together)
     found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
     picture, about_all = folder / "accuracy.png", folder / "report.html"
     if found:

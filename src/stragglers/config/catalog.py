@@ -15,9 +15,11 @@ from typing import Any
 import msgspec
 
 from stragglers._core import toml_files
-from stragglers._core.errors import BadInput, did_you_mean
+from stragglers._core.errors import BadInput, about, check_type, did_you_mean
 from stragglers.config import attached_files
-from stragglers.config.documents import FREE, Document, completed, without
+from stragglers.config.changes import FREE, Document, without
+from stragglers.config.documents import completed, settings_from
+from stragglers.config.settings import Experiment
 
 
 def presets() -> list[str]:
@@ -47,6 +49,30 @@ def read(name: str) -> Document:
         raise BadInput(_no_preset(name, set(known)))
     document = toml_files.read(source, name)
     return attached_files.beside(document, source.parent) if isinstance(source, Path) else document
+
+
+def preset(name: str) -> Experiment:
+    """Reads an experiment: a preset, or a TOML file.
+
+    Args:
+        name: A preset, as `stragglers list` names them, or the path of a TOML file.
+
+    Returns:
+        The experiment. `replace` changes its settings, `st.plan` plans it and `st.run` trains it.
+
+    Raises:
+        BadInput: If there is no such preset, or a setting is wrong.
+
+    Example:
+        >>> import stragglers as st
+        >>> experiment = st.preset("emnist/per-domain/feast")
+        >>> experiment.name, experiment.updates, experiment.algorithm.kappa
+        ('emnist/per-domain/feast', 100000, 0.9)
+    """
+    check_type("name", name, str, "a preset, such as 'glyphs/per-domain/feast', or a TOML file")
+    document = read(name)
+    with about(name):
+        return settings_from(document).named(name_of(name) if name.endswith(".toml") else name)
 
 
 def expand(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -11,14 +11,17 @@ changes its hash.
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
 
-from stragglers._core.schema import Count, NotNegative, Positive, Settings, Share
-from stragglers.config import attached_files
+from stragglers._core.errors import BadInput, shown
+from stragglers._core.schema import Count, NotNegative, Positive, Settings, Share, convert
+from stragglers.config import attached_files, changes
 from stragglers.planning.availability import Availability
 from stragglers.planning.faults import Faults
 from stragglers.planning.latency import AnyLatency
@@ -218,7 +221,24 @@ class Paper(Settings, frozen=True):
 
 
 class Experiment(Settings, frozen=True, dict=True):
-    """All settings of a training, but for the number of its trials."""
+    """All settings of a training but the number of its trials.
+
+    `st.preset` reads one; its sections print as one would type them. Equal settings are equal
+    experiments, whatever their names.
+
+    Attributes:
+        name: Name of the preset or of the TOML file: the first part of its run folders.
+        document: The settings as TOML has them, every default written out.
+        hash: Names the settings: equal hashes give equal results, seed by seed.
+
+    Example:
+        >>> import stragglers as st
+        >>> experiment = st.preset("emnist/per-domain/feast").replace(kappa=0.2, updates=8_000)
+        >>> experiment.algorithm
+        Feast(beta=0.99, kappa=0.2)
+        >>> st.preset("glyphs/per-domain/fedadam").replace(faults=st.Faults(crash=0.1)).faults
+        Faults(crash=0.1)
+    """
 
     task: Task
     latency: AnyLatency
@@ -253,6 +273,65 @@ class Experiment(Settings, frozen=True, dict=True):
         """Names the experiment: equal hashes give equal results, seed by seed."""
         return settings_hash(self.document)
 
+    @cached_property
+    def name(self) -> str:
+        """Name of its run folders; that of its preset, unless it is named otherwise."""
+        return "experiment"
+
+    def named(self, name: str) -> "Experiment":
+        """The same experiment under another name.
+
+        Raises:
+            BadInput: If the name cannot be that of a folder.
+        """
+        if not isinstance(name, str) or not FOLDERS.fullmatch(name):
+            raise BadInput(
+                f"name = {shown(name)}: not a name of folders. Give letters, digits and '.', '_', "
+                "'-', in parts divided by '/'."
+            )
+        copy = msgspec.structs.replace(self)
+        vars(copy)["name"] = name
+        return copy
+
+    def replace(self, settings: Mapping[str, Any] | None = None, /, **more: Any) -> "Experiment":
+        """The same experiment with other settings, as `--set` changes them.
+
+        Args:
+            settings: Values by the paths of settings, such as {"schedule.goal": 40}.
+            **more: Values by the last part of their paths, if that is clear, or whole sections,
+                such as `faults=st.Faults(crash=0.1)`. None restores a default.
+
+        Raises:
+            BadInput: If there is no such setting, or a value has a wrong type or is out of range.
+        """
+        document, each = self.document, {**(settings or {}), **more}
+        sections = [path for path, value in each.items() if _is_section(path, value)]
+        for path in sections:
+            document = changes.without(document, ["paper"])  # no longer the published experiment
+            document = _without_none({**document, path: _plain(path, each.pop(path))})
+        each = {path: _plain(path, value) for path, value in each.items()}
+        document = changes.with_settings(Experiment, document, each.items())
+        return convert(Experiment, document).named(self.name)
+
+
+def _is_section(path: str, value: Any) -> bool:
+    """Whether a whole section is given, or taken away."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(Experiment)}
+    gone = value is None and any(map(_is_settings, get_args(fields.get(path))))
+    return isinstance(value, Settings) or gone
+
+
+def _is_settings(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
+def _plain(path: str, value: Any) -> Any:
+    """A value as a document has it."""
+    try:
+        return _without_none(msgspec.to_builtins(value))
+    except TypeError:
+        raise BadInput(f"{path} = {shown(value)}: no value that a setting can have") from None
+
 
 def _without_none(document: Any) -> Any:
     if not isinstance(document, dict):
@@ -260,6 +339,7 @@ def _without_none(document: Any) -> Any:
     return {key: _without_none(value) for key, value in document.items() if value is not None}
 
 
+FOLDERS = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", re.ASCII)
 NO_RESULT = ("seed", "paper", "readings")  # settings that change no result of a given seed
 
 

@@ -33,7 +33,14 @@ COLUMNS = ["client", "begin", "end"]
 
 
 class Hours(Settings, frozen=True):
-    """The hours at which a group is online, once a cycle."""
+    """The hours at which a group is online, once a cycle.
+
+    Example:
+        >>> import stragglers as st
+        >>> night = st.Hours(begin=22, hours=8, spread=1)
+        >>> st.Availability({"older": night}, leaving="pause").leaving
+        'pause'
+    """
 
     begin: Annotated[float, Meta(ge=-1e6, le=1e6)]  #: [h] When the group comes online.
     hours: Positive  #: [h] How long it stays online.

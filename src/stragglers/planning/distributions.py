@@ -31,10 +31,12 @@ Z95 = 1.6448536269514722  # Phi(Z95) = 0.95
 
 
 class LogNormal(Settings, frozen=True, kw_only=True, tag="lognormal", tag_field="kind"):
-    """exp(mu + sigma z), given by one pair of parameters.
+    """A log-normal distribution::
 
-    The pairs are `mu` and `sigma` (of the natural logarithm), `median` and `sigma`, `mean` and
-    `sd`, or `p50` and `p95`.
+        exp(mu + sigma z),    z a standard normal draw
+
+    It is given by one pair of parameters: `mu` and `sigma` (of the natural logarithm), `median` and
+    `sigma`, `mean` and `sd`, or `p50` and `p95`.
 
     Example:
         >>> import stragglers as st
@@ -43,8 +45,8 @@ class LogNormal(Settings, frozen=True, kw_only=True, tag="lognormal", tag_field=
     """
 
     mu: float | None = None  #: Mean of the natural logarithm: the median is e^mu.
-    sigma: float | None = None  #: Standard deviation of the natural logarithm.
     median: float | None = None  #: Median of the values themselves; goes with `sigma`.
+    sigma: float | None = None  #: Standard deviation of the natural logarithm.
     mean: float | None = None  #: Mean of the values; goes with `sd`.
     sd: float | None = None  #: Standard deviation of the values; goes with `mean`.
     p50: float | None = None  #: 50th percentile; goes with `p95`.
@@ -56,12 +58,15 @@ class LogNormal(Settings, frozen=True, kw_only=True, tag="lognormal", tag_field=
         every = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in every.items() if value is not None}
 
-    def __repr__(self) -> str:
-        return f"LogNormal({', '.join(f'{name}={value}' for name, value in self.given.items())})"
-
 
 class Constant(Settings, frozen=True, tag="constant", tag_field="kind"):
-    """Always the same value; infinity means never."""
+    """Always the same value; infinity means never.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Constant(10)
+        Constant(value=10)
+    """
 
     value: float  #: The value.
 
@@ -69,35 +74,70 @@ class Constant(Settings, frozen=True, tag="constant", tag_field="kind"):
 class ShiftedExponential(
     Settings, frozen=True, kw_only=True, tag="shifted_exponential", tag_field="kind"
 ):
-    """A fixed part and an exponential part."""
+    """A fixed part and an exponential part::
+
+        shift + scale E,    E = -log(1 - U), U uniform
+
+    Example:
+        >>> import stragglers as st
+        >>> st.ShiftedExponential(shift=2, scale=8)  # mean 10
+        ShiftedExponential(shift=2, scale=8)
+    """
 
     shift: float  #: The fixed part.
     scale: float  #: Mean of the exponential part.
 
 
 class Gamma(Settings, frozen=True, kw_only=True, tag="gamma", tag_field="kind"):
-    """Gamma distribution with mean shape * scale."""
+    """A gamma distribution with mean shape * scale and variance shape * scale^2.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Gamma(shape=4, scale=10)  # mean 40, standard deviation 20
+        Gamma(shape=4, scale=10)
+    """
 
     shape: float  #: Shape.
     scale: float  #: Scale.
 
 
 class Pareto(Settings, frozen=True, kw_only=True, tag="pareto", tag_field="kind"):
-    """P(T > t) = (minimum / t) ** alpha; the mean is infinite for alpha <= 1."""
+    """A Pareto distribution, with an infinite mean for alpha <= 1::
+
+        P(T > t) = (minimum / t) ** alpha
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Pareto(minimum=5, alpha=1.5)
+        Pareto(minimum=5, alpha=1.5)
+    """
 
     minimum: float  #: Least value.
     alpha: float  #: Tail index: the smaller, the heavier the tail.
 
 
 class Samples(Settings, frozen=True, tag="samples", tag_field="kind"):
-    """Measured values: the column of a CSV file."""
+    r"""Measured values: the column of a CSV file.
+
+    Example:
+        >>> import stragglers as st
+        >>> with open("overhead.csv", "w") as file:
+        ...     _ = file.write("seconds\n8\n9.5\n31\n")
+        >>> fleet = st.clients(100, examples=st.Samples("overhead.csv", column="seconds"))
+    """
 
     file: str  #: CSV file of measured values; a relative path starts at the settings' folder.
     column: str | None = None  #: Name of its column; not set, the file has one and no header.
 
 
 class Percentiles(Settings, frozen=True, tag="percentiles", tag_field="kind"):
-    """Published percentiles, such as {"50": 26, "95": 180}."""
+    """Published percentiles; between and beyond them the distribution is log-normal.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Percentiles({"50": 26, "95": 180}).table["95"]
+        180
+    """
 
     table: dict[str, float]  #: Percentile, between 0 and 100, and its value.
 
@@ -131,7 +171,7 @@ def _log_moments(description: LogNormal) -> tuple[float, float]:
     match tuple(given):
         case ("mu", "sigma"):
             return given["mu"], given["sigma"]
-        case ("sigma", "median"):
+        case ("median", "sigma"):
             _above("lognormal", 0, median=given["median"])
             return math.log(given["median"]), given["sigma"]
         case ("mean", "sd"):

@@ -8,12 +8,13 @@ A schedule keeps the fleet that it was drawn with, so that its summary needs not
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import NoneType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers._core.errors import BadInput, about, shown
+from stragglers._core.errors import BadInput, about, check_type, shown
 from stragglers._core.random_streams import Purpose
 from stragglers._core.schema import checked
 from stragglers.planning import latency as latencies
@@ -72,6 +73,9 @@ class DrawnFleet(NamedTuple):
 def draw(fleet: Fleet, policy: Policy, *, seed: int, epochs: float = 1.0) -> DrawnFleet:
     """Draws a fleet for a policy; `epochs` is local work, in passes over a client's examples."""
     who = fleet.clients
+    check_type("clients", who, (Population, Clients), "a population, or what st.clients returns")
+    check_type("faults", fleet.faults, (Faults, NoneType), "Faults")
+    check_type("availability", fleet.availability, (Availability, NoneType), "Availability")
     if isinstance(who, Clients):
         who = populations.drawn(checked(who), seed)
     limit, model = None, _model(fleet.latency, who)

@@ -48,7 +48,9 @@ from stragglers.planning.population import MOST_EXAMPLES, Population
 
 
 class Latency(Settings, frozen=True):
-    """The distributions of one group's latency, in seconds.
+    """The distributions of one group's latency, in seconds, for N examples::
+
+        T = T_communication + T_overhead + T_per_example * N
 
     Example:
         >>> import stragglers as st
@@ -83,15 +85,40 @@ class LatencyModel(Settings, frozen=True, kw_only=True):
 
 
 class PerExample(LatencyModel, frozen=True, tag="per-example", tag_field="model"):
-    """The paper's per-example latency: one model for all clients."""
+    """The paper's per-example latency: one model for all clients.
+
+    `st.PER_EXAMPLE` is the usual one.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.PER_EXAMPLE.replace(persistence=0.5)
+        PerExample(persistence=0.5)
+    """
 
 
 class PerDomain(LatencyModel, frozen=True, tag="per-domain", tag_field="model"):
-    """The paper's per-domain latency: straggler clients are slower."""
+    """The paper's per-domain latency: straggler clients are slower.
+
+    `st.PER_DOMAIN` is the usual one.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.PER_DOMAIN.replace(correlation=0.7)
+        PerDomain(correlation=0.7)
+    """
 
 
 class PerGroup(LatencyModel, frozen=True, tag="groups", tag_field="model"):
-    """Latency distributions for each group of clients."""
+    """Latency distributions for each group of clients, and what persists or is correlated.
+
+    `st.Fleet` also takes the groups alone, as a mapping.
+
+    Example:
+        >>> import stragglers as st
+        >>> slow = st.Latency(st.Constant(20), st.Constant(10), per_example=st.Constant(0.2))
+        >>> st.PerGroup(groups={"older": slow}, persistence=0.5).persistence
+        0.5
+    """
 
     groups: dict[str, Latency]  #: Latency of each group, by its name.
 
@@ -114,7 +141,13 @@ Scope = Literal["training", "computation", "latency"]
 
 
 class TimeLimit(Settings, frozen=True):
-    """A cap on what its scope names, in seconds or as a percentile; communication is never cut."""
+    """A cap on what its scope names, in seconds or as a percentile; communication is never cut.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Rounds(goal=50, time_limit=st.TimeLimit(percentile=75)).time_limit
+        TimeLimit(percentile=75)
+    """
 
     seconds: Positive | None = None  #: [s] The cap, L.
     #: The cap, as the percentile over all clients of the training time of one epoch.

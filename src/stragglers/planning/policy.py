@@ -10,9 +10,10 @@ new field belongs here, into `check`, and into the step of rounds.py or buffered
 import math
 from typing import Annotated, Literal
 
+import numpy as np
 from msgspec import Meta, field
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, shown
 from stragglers._core.schema import Count, NotNegative, Positive, Settings
 from stragglers.planning.latency import TimeLimit
 
@@ -180,5 +181,5 @@ def _check_budget(updates: int, each: int, what: str, name: str) -> None:
 
 def check_positive(**values: int) -> None:
     for name, value in values.items():
-        if value < 1:
-            raise BadInput(f"{name}={value}, expected a whole number >= 1")
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise BadInput(f"{name}={shown(value)}, expected a whole number >= 1")

@@ -7,6 +7,7 @@ models of the paper's tasks (paper_populations.py). `origin` says which; every o
 
 import math
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers._core import csv_files, random_streams
-from stragglers._core.errors import BadInput, about, did_you_mean, shown
+from stragglers._core.errors import BadInput, about, check_type, did_you_mean, shown
 from stragglers._core.schema import Count, Settings
 from stragglers.planning.distributions import Distribution, Sampler, sampler
 
@@ -31,7 +32,18 @@ class ClientGroup(Settings, frozen=True):
 
 
 class Clients(Settings, frozen=True, tag="fleet", tag_field="name"):
-    """Clients without data, for planning alone: by group, or from a CSV file."""
+    r"""Clients without data, for planning alone: by group, or from a CSV file.
+
+    `st.clients` describes groups by their shares.
+
+    Example:
+        >>> import stragglers as st
+        >>> with open("clients.csv", "w") as file:
+        ...     _ = file.write("client,examples,group\nanna,120,recent\nben,80,older\n")
+        >>> fleet = st.Fleet(st.Clients(csv="clients.csv"), st.PER_EXAMPLE)
+        >>> st.schedule(fleet, st.Rounds(goal=1), updates=3).population.names
+        ('anna', 'ben')
+    """
 
     groups: dict[str, ClientGroup] | None = None  #: Groups of clients, by name.
     #: CSV file with the columns client, examples, group, and optionally tokens (per example).
@@ -65,7 +77,11 @@ def clients(
         >>> [(name, group.clients) for name, group in fleet.groups.items()]
         [('recent', 750), ('older', 250)]
     """
+    check_type("number", number, Integral, "a whole number of clients")
     groups = {"all": 1.0} if groups is None else groups
+    check_type("groups", groups, Mapping, "a share of the clients for each group, by name")
+    for name, share in groups.items():
+        check_type(f"groups: {name}", share, Real, "a share of the clients")
     if abs(math.fsum(groups.values()) - 1) > 1e-9 or min(groups.values()) <= 0:
         raise BadInput(f"groups={dict(groups)}, expected shares above 0 that add up to 1")
     edges = np.rint(number * np.cumsum([0.0, *groups.values()])).astype(int)
@@ -80,6 +96,17 @@ def clients(
 
 
 class Population(NamedTuple):
+    """Clients with their sizes and groups, as drawn or as counted in data.
+
+    Example:
+        >>> import numpy as np
+        >>> import stragglers as st
+        >>> sizes, group = np.array([120, 80, 300]), np.array([0, 1, 0], np.int16)
+        >>> population = st.Population(sizes, group, ("recent", "older"), "my logs")
+        >>> population.clients
+        3
+    """
+
     examples: NDArray[np.int64]  # N of each client
     group: NDArray[np.int16]  # index into `groups`, of each client
     groups: tuple[str, ...]

@@ -15,15 +15,16 @@ A `Schedule` is the whole history of a training, decided before it begins: time 
     budget     updates / goal rounds, or updates / buffer steps; fewer where late reports count too
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stragglers._core import tables
 from stragglers._core.errors import BadInput
-from stragglers.planning.faults import DrawFaults, lost
+from stragglers.planning.faults import DrawFaults, Fault, lost
 from stragglers.planning.fleet import DrawnFleet
 from stragglers.planning.latency import DrawLatency
 from stragglers.planning.population import Population
@@ -35,7 +36,15 @@ CHUNK = 1 << 20  # dispatches that are drawn or walked together: bounds memory, 
 
 
 class Fate(IntEnum):
-    """What becomes of a dispatched client's report."""
+    """What becomes of a dispatched client's report.
+
+    Example:
+        >>> import stragglers as st
+        >>> fleet = st.Fleet(st.clients(100, examples=st.Constant(50)), st.PER_EXAMPLE)
+        >>> schedule = st.schedule(fleet, st.Rounds(goal=10, cohort=12), updates=100)
+        >>> int((schedule.fate == st.Fate.UNUSED).sum())
+        20
+    """
 
     ON_TIME = 0  # in the server step that it was meant for
     LATE = 1  # after its round closed, but within the limit for late reports
@@ -45,7 +54,24 @@ class Fate(IntEnum):
 
 
 class Schedule(NamedTuple):
-    """Columns over dispatches, in the order of dispatch, and columns over server steps."""
+    """Who starts when, and which server step each report meets: what `schedule` returns.
+
+    Columns over dispatches, in the order of dispatch, and columns over server steps. It prints as
+    a table.
+
+    Example:
+        >>> import stragglers as st
+        >>> latency = st.Latency(st.Constant(8), st.Constant(2), per_example=st.Constant(0.1))
+        >>> fleet = st.Fleet(st.clients(100, examples=st.Constant(50)), latency)
+        >>> schedule = st.schedule(fleet, st.Rounds(goal=2), updates=4)
+        >>> schedule  # doctest: +ELLIPSIS
+        2 server steps in 30 s on 4 dispatches of 100 clients
+        <BLANKLINE>
+         dispatch   client   version   start [s]   report [s]   examples      fate   step
+         ...
+        >>> schedule.report - schedule.start
+        array([15., 15., 15., 15.])
+    """
 
     client: NDArray[np.int32]
     version: NDArray[np.int32]  # server steps behind the model that the client starts from
@@ -84,11 +110,59 @@ class Schedule(NamedTuple):
         """Seconds until training is over."""
         return float(self.ready[-1])
 
+    def _parts(self) -> Iterator[str | tables.Block]:
+        yield (
+            f"{self.steps:,} server steps in {self.end:,.0f} s on {len(self.client):,} dispatches "
+            f"of {self.clients:,} clients"
+        )
+        rows = [["..."] * 8 if n is None else self._row(n) for n in tables.ends(len(self.client))]
+        names = [
+            "dispatch",
+            "client",
+            "version",
+            "start[s]",
+            "report[s]",
+            "examples",
+            "fate",
+            "step",
+        ]
+        yield tables.Block([name.replace("[", " [") for name in names], rows)
+
+    def _row(self, n: int) -> list[str]:
+        return [
+            f"{n:,}",
+            *(f"{column[n]:,}" for column in (self.client, self.version)),
+            *(f"{column[n]:,.1f}" for column in (self.start, self.report)),
+            f"{self.examples[n]:,}",
+            _words(Fate(self.fate[n])),
+            f"{self.step[n]:,}" if self.step[n] < self.steps else "",
+        ]
+
+    __repr__ = tables.as_text
+    _repr_html_ = tables.as_html
+
+    def to_pandas(self) -> Any:
+        """A row for each dispatch: a pandas frame.
+
+        Raises:
+            BadInput: If pandas is not installed.
+        """
+        kinds = {"fault": Fault, "fate": Fate}
+        columns = {name: getattr(self, name) for name in self._fields[: self._fields.index("time")]}
+        for name, kind in kinds.items():
+            columns[name] = np.array([_words(one) for one in kind])[columns[name]]
+        group = np.array(self.population.groups)[self.population.group[self.client]]
+        return tables.frame({"group": group, **columns})
+
     def steps_at(self, *, updates: Sequence[int] = (), times: Sequence[float] = ()) -> list[int]:
         """Server steps made when the budget first reaches each count, and by each time."""
         by_updates = np.minimum(np.searchsorted(self.updates, updates) + 1, self.steps)
         by_times = np.searchsorted(self.ready, times, side="right")
         return sorted({*by_updates.tolist(), *by_times.tolist()})
+
+
+def _words(member: IntEnum) -> str:
+    return member.name.lower().replace("_", " ")
 
 
 class Drawn(NamedTuple):

@@ -1,6 +1,9 @@
 """From a fleet and a policy to a schedule: draw, then let the policy arrange what was drawn."""
 
-from stragglers._core.errors import BadInput, shown
+import math
+from numbers import Integral, Real
+
+from stragglers._core.errors import BadInput, check_type
 from stragglers._core.schema import checked
 from stragglers.planning import buffered, rounds
 from stragglers.planning.fleet import DrawnFleet, Fleet, draw
@@ -36,8 +39,12 @@ def schedule(
         >>> schedule.steps, len(schedule.client)
         (100, 1200)
     """
-    if not isinstance(policy, Policy):
-        raise BadInput(f"policy={shown(policy)}, expected Rounds or Buffer")
+    check_type("fleet", fleet, Fleet, "a Fleet")
+    check_type("policy", policy, Policy, "Rounds or Buffer")
+    check_type("seed", seed, Integral, "a whole number of at least 0")
+    check_type("epochs", epochs, Real, "a finite number above 0")
+    if seed < 0 or not 0 < epochs < math.inf:
+        raise BadInput(f"seed={seed}, epochs={epochs}: expected seed >= 0 and finite epochs > 0")
     check(checked(policy), updates)
     drawn = draw(fleet, policy, seed=seed, epochs=epochs)
     return arrange(drawn, policy, updates=updates, seed=seed)

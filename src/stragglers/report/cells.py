@@ -1,20 +1,13 @@
 """Numbers of a table as the strings that people read: in a terminal, a paper, on the page."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
+from stragglers._core.tables import NOTHING, Block
 from stragglers.report.result_table import COMPARED, Options, Row, Table
 from stragglers.report.statistics import FEWEST_PAIRS, Pairs, Reached, Summary
 
-NOTHING = "–"
 SHORT = {"straggler_accuracy": "straggler", "total_accuracy": "total"}
-
-
-class Block(NamedTuple):
-    """Strings in rows and columns."""
-
-    names: list[str]
-    rows: list[list[str]]
 
 
 def blocks(table: Table, options: Options) -> list[Block]:

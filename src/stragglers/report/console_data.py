@@ -1,13 +1,13 @@
 """What a task's data is, and what was fitted to a log, as text."""
 
+from itertools import chain
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from stragglers.planning.fit.totals import ENOUGH
 from stragglers.report.cells import NOTHING, seconds
-from stragglers.report.console import console
+from stragglers.report.console import console, grid
 from stragglers.report.grouping import plain
 
 
@@ -29,10 +29,7 @@ def print_data(summary: dict[str, Any]) -> None:
 
 
 def _group_table(summary: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group")
-    for column in ("clients", "empty", "examples", "size", "largest", "test examples"):
-        table.add_column(column, justify="right")
+    table = grid("group", "clients", "empty", "examples", "size", "largest", "test examples")
     for name, group in summary["groups"].items():
         table.add_row(
             name,
@@ -77,10 +74,7 @@ def print_fit(summary: dict[str, Any]) -> None:
 
 
 def _factors(groups: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("group", "factor", "distribution of seconds"):
-        table.add_column(column)
-    table.add_column("off by", justify="right")
+    table = grid("group", "factor", "distribution of seconds", "off by", texts=3)
     for name, group in groups.items():
         name = plain(name)
         for factor, one in group["factors"].items():
@@ -96,18 +90,13 @@ def _distribution(one: dict[str, Any]) -> str:
 
 
 def _times(groups: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group")
-    for column in ("clients", "never reported"):
-        table.add_column(column, justify="right")
     levels = next(iter(groups.values()))["seconds"]["log"]
-    for level in levels:
-        table.add_column(f"p{level} s: log", justify="right")
-        table.add_column("fitted", justify="right")
+    pairs = [(f"p{level} s: log", "fitted") for level in levels]
+    table = grid("group", "clients", "never reported", *chain.from_iterable(pairs))
     for name, group in groups.items():
-        pairs = [group["seconds"][which][level] for level in levels for which in ("log", "fitted")]
+        times = [group["seconds"][which][level] for level in levels for which in ("log", "fitted")]
         lost = f"{100 * group['drop_out']:.1f} %"
-        table.add_row(plain(name), f"{group['clients']:,}", lost, *map(_of_log, pairs))
+        table.add_row(plain(name), f"{group['clients']:,}", lost, *map(_of_log, times))
     return table
 
 

@@ -1,12 +1,10 @@
 """Plans as text: one in full, or several as one table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from stragglers._core import toml_files
+from stragglers._core.tables import Block
 from stragglers.report.cells import NOTHING, part, percent
 from stragglers.report.console import console
 
@@ -22,18 +20,27 @@ WAITING = "waiting: share of the time during which too few clients are idle to o
 LATE = "late: share of all clients started whose report came after its round and still counts"
 
 
-def print_plan(name: str, summary: dict[str, Any]) -> None:
+def print_plan(name: str, summary: Plan) -> None:
     out = console()
-    out.print(f"{name}, seed {summary['seed']}: {summary['policy']}")
-    out.print(f"{summary['clients']:,} clients: {summary['population']}\n")
+    for line in parts(summary, name):
+        out.print(line)
+
+
+def parts(summary: Plan, name: str = "") -> Iterator[str | Block]:
+    """A plan from top to bottom; seed and policy are those of an experiment."""
+    if "policy" in summary:
+        named = f"{name}, " if name else ""
+        yield f"{named}seed {summary['seed']}: {summary['policy']}"
+    yield f"{summary['clients']:,} clients: {summary['population']}"
+    yield ""
     for label, text in _lines(summary):
-        out.print(f"{label:<16}{text}")
-    out.print(_group_table(summary))
-    out.print("latency of one local epoch across clients: median / 95th / 99th percentile")
+        yield f"{label:<16}{text}"
+    yield _group_table(summary)
+    yield "latency of one local epoch across clients: median / 95th / 99th percentile"
     if weighed([summary]):
-        out.print(WEIGHT)
+        yield WEIGHT
     if idle([summary]):
-        out.print(UNTRAINED)
+        yield UNTRAINED
 
 
 def idle(summaries: Sequence[dict[str, Any]]) -> list[str]:
@@ -71,7 +78,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{percent(part(device, 'in_flight'))} under way at the end",
         ),
     ]
-    if summary["time_limit_s"] is not None:
+    if summary.get("time_limit_s") is not None:
         lines.append(("time limit", f"{summary['time_limit_s']:,.1f} s"))
     if summary["waited_s"]:
         share = percent(summary["waited_s"] / summary["time_s"])
@@ -88,7 +95,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["abandoned"]:
         share = percent(summary["abandoned"] / summary["server_steps"])
         lines.append(("abandoned", f"{summary['abandoned']:,} server steps, {share}"))
-    if summary["paper_time_s"] is not None:
+    if summary.get("paper_time_s") is not None:
         ratio = summary["time_s"] / summary["paper_time_s"] - 1
         lines.insert(1, ("the paper's", f"{summary['paper_time_s']:,.0f} s ({ratio:+.1%})"))
         if summary["paper_anomaly"]:
@@ -107,9 +114,7 @@ def corrupted(summary: dict[str, Any]) -> str:
     return percent(summary["corrupted"] / (reports["on_time"] + reports["late"]))
 
 
-def _group_table(summary: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group")
+def _group_table(summary: Plan) -> Block:
     some_idle = bool(idle([summary]))
     shares = {
         "of clients": "population",
@@ -118,20 +123,21 @@ def _group_table(summary: dict[str, Any]) -> Table:
         "of unused": "unused",
     }
     shares |= {"of weight": "weight"} if weighed([summary]) else {}
-    idles = ["untrained"] if some_idle else []
-    for column in [*shares, "always late", *idles, "latency [s]"]:
-        table.add_column(column, justify="right")
+    rows = []
     for name, share in summary["share"].items():
         group = summary["groups"][name]
         latency = group["latency_s"]
-        table.add_row(
-            name,
-            *(percent(share[what]) for what in shares.values()),
-            percent(group["always_late"]),
-            *([percent(group["untrained"])] if some_idle else []),
-            " / ".join(_whole(latency[level]) for level in ("p50", "p95", "p99")),
+        rows.append(
+            [
+                name,
+                *(percent(share[what]) for what in shares.values()),
+                percent(group["always_late"]),
+                *([percent(group["untrained"])] if some_idle else []),
+                " / ".join(_whole(latency[level]) for level in ("p50", "p95", "p99")),
+            ]
         )
-    return table
+    idles = ["untrained"] if some_idle else []
+    return Block(["group", *shares, "always late", *idles, "latency [s]"], rows)
 
 
 def duration(seconds: float) -> str:
@@ -160,14 +166,14 @@ def print_sweep(name: str, keys: list[str], rows: list[Plan]) -> None:
     refused = [row for row in rows if "error" in row]
     rows = [row for row in rows if "error" not in row]
     out, columns = console(), _sweep_columns(rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in [*keys, *columns]:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(
-            *map(_given, row["set"].values()),
-            *(cell(row) for cell in columns.values()),
-        )
+    table = Block(
+        [*keys, *columns],
+        [
+            [*map(_given, row["set"].values()), *(cell(row) for cell in columns.values())]
+            for row in rows
+        ],
+        left=0,
+    )
     out.print(name)
     out.print(table)
     shares = "of clients: its share of all clients"

@@ -4,9 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
+from stragglers._core.tables import Block
 from stragglers.report import formats, result_table
 from stragglers.report.cells import percent
 from stragglers.report.console import console
@@ -30,15 +28,13 @@ def print_search(name: str, objective: str, history: Sequence[Sequence[Any]], be
     out = console()
     for tried in history:
         ranked = sorted(tried, key=lambda c: (math.isnan(c.value), -c.value))
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for path in tried[0].chosen:
-            table.add_column(plain(path), justify="right")
-        table.add_column(f"{objective} accuracy, validation", justify="right")
+        names = [*map(plain, tried[0].chosen), f"{objective} accuracy, validation"]
+        rows = []
         for candidate in ranked[:BEST]:
             value = "diverged" if math.isnan(candidate.value) else percent(candidate.value)
-            table.add_row(*(shown(v) for v in candidate.chosen.values()), value)
+            rows.append([*map(shown, candidate.chosen.values()), value])
         out.print(f"{plain(name)}: the best of {len(tried)}")
-        out.print(table)
+        out.print(Block(names, rows, left=0))
     straggler, total = map(percent, best.held_out.values())
     out.print(
         f"to report of the best, on held-out examples: straggler accuracy {straggler}, "

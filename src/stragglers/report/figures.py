@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from stragglers._core import files
 from stragglers.report import curves, result_table
@@ -136,7 +136,7 @@ def _points(
     axes.plot(*np.array(front).reshape(-1, 2).T, color="0.6", linewidth=1, zorder=0)
 
 
-def _legend(part: Any, axes: Axes) -> None:
+def _legend(part: SubFigure, axes: Axes) -> None:
     """Below the axes, unless it would be larger than they are."""
     handles, labels = axes.get_legend_handles_labels()
     if 0 < len(labels) <= MOST:

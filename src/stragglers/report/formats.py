@@ -11,12 +11,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from rich import box
-from rich.table import Table as Grid
 
 from stragglers.report.cells import blocks, legend
 from stragglers.report.console import console
@@ -29,13 +27,7 @@ def text(tables: Sequence[Table], options: Options) -> str:
     for table in tables:
         screen.print(table.section.title)
         for block in blocks(table, options):
-            grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-            grid.add_column(block.names[0])
-            for name in block.names[1:]:
-                grid.add_column(name, justify="right")
-            for row in block.rows:
-                grid.add_row(*row)
-            screen.print(grid)
+            screen.print(block)
         for note in table.notes:
             screen.print(f"! {note}")
         if table.notes:
@@ -62,7 +54,7 @@ def markdown(tables: Sequence[Table], options: Options) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _piped(parts: Any) -> str:
+def _piped(parts: Iterable[str]) -> str:
     return f"| {' | '.join(parts)} |"
 
 

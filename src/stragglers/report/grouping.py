@@ -172,15 +172,9 @@ def _leaf(path: str) -> str:
     return path.rsplit(".", 1)[-1]
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found = {}
-    for key, value in document.items():
-        if prefix or key not in NOT_SETTINGS:
-            if isinstance(value, Mapping):
-                found |= _flat(value, f"{prefix}{key}.")
-            else:
-                found[plain(f"{prefix}{key}")] = value
-    return found
+def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    deciding = {key: value for key, value in document.items() if key not in NOT_SETTINGS}
+    return {plain(path): value for path, value in documents.flat(deciding).items()}
 
 
 def shown(value: Any) -> str:

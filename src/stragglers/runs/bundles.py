@@ -12,7 +12,7 @@ lengths, once their data is read, are trained apart all the same (workers.py).
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from stragglers.config.settings import ASIDE, Experiment, settings_hash
 from stragglers.planning.policy import Buffer
 from stragglers.runs import checkpoint, records
 from stragglers.runs.workers import Bundle, Job
+
+Item = TypeVar("Item")
 
 FULL = 512  # clients at once that an accelerator is filled with
 MODELS = 32  # of one training at most: each takes about the room of two on the device
@@ -54,15 +56,15 @@ def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
     return found
 
 
-def _parts(items: list[Any], most: int) -> list[list[Any]]:
+def _parts(items: list[Item], most: int) -> list[list[Item]]:
     """At most so many in each, and about as many: of ten not 8 and 2, but 5 and 5."""
     size = -(-len(items) // -(-len(items) // most))
     return [items[first : first + size] for first in range(0, len(items), size)]
 
 
-def _grouped(items: list[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
+def _grouped(items: list[Item], key: Callable[[Item], object]) -> list[list[Item]]:
     """Items of equal keys, in the order in which they come first."""
-    groups: dict[str, list[Any]] = {}
+    groups: dict[str, list[Item]] = {}
     for item in items:
         groups.setdefault(str(key(item)), []).append(item)
     return list(groups.values())

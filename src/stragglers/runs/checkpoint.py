@@ -29,7 +29,9 @@ from stragglers._core import files
 from stragglers._core.errors import BadInput
 
 if TYPE_CHECKING:
+    from stragglers.algorithms.base import Params
     from stragglers.simulator.events import Snapshot
+    from stragglers.simulator.server_step import Carry
 
 FORMAT = 3
 EVERY_MINUTES = 5.0
@@ -251,7 +253,7 @@ def _opened(folder: Path) -> Found:
     return Found(folder, manifest, curves)
 
 
-def _state(snapshot: "Snapshot") -> tuple[Any, ...]:
+def _state(snapshot: "Snapshot") -> tuple["Carry", list["Params"]]:
     return snapshot.carry, [state.model for state in snapshot.trials]
 
 

@@ -28,6 +28,7 @@ from stragglers.runs.curve import line as curve_line
 from stragglers.runs.train import Prepared, prepare
 from stragglers.simulator.events import ChunkEnded, Evaluated, Event, Finished, Snapshot, Started
 from stragglers.simulator.prepare import Start
+from stragglers.simulator.simulate import Simulation
 from stragglers.simulator.together import Apart
 from stragglers.simulator.trial_state import Point, Result
 from stragglers.tasks.base import checksum
@@ -74,49 +75,77 @@ def record(
         yield Started(simulation.start)
         began += time.perf_counter() - ready  # others may have trained meanwhile
         fingerprint = _fingerprint(trials, known[0], simulation.start)
-        found = yield from _last_checkpoint(folders, fingerprint)
-        snapshot = simulation.first()
-        if found:
-            facts |= found.manifest.facts
-            facts["drift"] = facts["drift"] + checkpoint.drift(found, fingerprint, allow_drift)
-            snapshot = _with_curves(checkpoint.restore(found, snapshot), found.curves)
-            yield Said(f"resumes from server step {snapshot.step} of {steps[0]}")
+        snapshot = yield from _resumed(folders, simulation, fingerprint, facts, allow_drift)
         if _hashes(experiments) != hashes:
             raise BadInput(
                 f"{folders[0]}: a file that its settings name has changed since it was "
                 "read, so that its copy would be of another run; run again"
             )
-        checkpoint.bind(folders)
-        given = {"started": facts["started"], "finished": None}
-        given |= {"drift": facts["drift"]} if facts["drift"] else {}
-        runs = [
-            run_folder.begin(folder, trial.experiment.document, given | own, curve)
-            for folder, trial, own, curve in zip(
-                folders, trials, known, _curves(snapshot), strict=True
-            )
-        ]
-        began -= facts["spent_s"]
+        runs = _begun(folders, trials, known, facts, _curves(snapshot))
         events, saved = simulation.events(snapshot), time.perf_counter()
         del snapshot  # whose memory is needed
+        began -= facts["spent_s"]
         for event in events:
-            match event:
-                case Evaluated(point, trial):
-                    run_folder.append(folders[trial], _row(point))
-                case ChunkEnded():
-                    stopping, now = stop(), time.perf_counter()
-                    if stopping or now - saved >= checkpoint_s:
-                        facts["spent_s"] = now - began
-                        curves = _curves(event.snapshot)
-                        checkpoint.save(folders[0], event.snapshot, curves, fingerprint, facts)
-                        saved = time.perf_counter()
-                    if stopping:
-                        yield Kept()
-                        return
-                case Finished(result, trial):
-                    _finish(folders[trial], runs[trial], result, time.perf_counter() - began)
+            now = time.perf_counter()
+            _write(event, folders, runs, now - began)
+            if isinstance(event, ChunkEnded):
+                stopping = stop()
+                if stopping or now - saved >= checkpoint_s:
+                    facts["spent_s"], curves = now - began, _curves(event.snapshot)
+                    checkpoint.save(folders[0], event.snapshot, curves, fingerprint, facts)
+                    saved = time.perf_counter()
+                if stopping:
+                    yield Kept()
+                    return
             yield event
         for folder in folders:
             checkpoint.clear(folder)
+
+
+def _resumed(
+    folders: Sequence[Path],
+    simulation: Simulation,
+    fingerprint: dict[str, Any],
+    facts: dict[str, Any],
+    allow_drift: bool,
+) -> Generator[Said, None, Snapshot]:
+    """What training begins from: the last checkpoint, whose facts are taken over, or nothing."""
+    found = yield from _last_checkpoint(folders, fingerprint)
+    if not found:
+        return simulation.first()
+    facts |= found.manifest.facts
+    facts["drift"] = facts["drift"] + checkpoint.drift(found, fingerprint, allow_drift)
+    snapshot = _with_curves(checkpoint.restore(found, simulation.first()), found.curves)
+    yield Said(f"resumes from server step {snapshot.step} of {simulation.steps}")
+    return snapshot
+
+
+def _begun(
+    folders: Sequence[Path],
+    trials: Sequence[Prepared],
+    known: Sequence[dict[str, Any]],
+    facts: dict[str, Any],
+    curves: Sequence[bytes],
+) -> list[dict[str, Any]]:
+    """Begins every folder with its curve up to here; returns what each run.json says."""
+    checkpoint.bind(folders)
+    given = {"started": facts["started"], "finished": None}
+    given |= {"drift": facts["drift"]} if facts["drift"] else {}
+    return [
+        run_folder.begin(folder, trial.experiment.document, given | own, curve)
+        for folder, trial, own, curve in zip(folders, trials, known, curves, strict=True)
+    ]
+
+
+def _write(
+    event: Event, folders: Sequence[Path], runs: Sequence[dict[str, Any]], wall_s: float
+) -> None:
+    """Writes an event into the folder of its trial."""
+    match event:
+        case Evaluated(point, trial):
+            run_folder.append(folders[trial], _row(point))
+        case Finished(result, trial):
+            _finish(folders[trial], runs[trial], result, wall_s)
 
 
 def _finish(folder: Path, run: dict[str, Any], result: Result, wall_s: float) -> None:

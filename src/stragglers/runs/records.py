@@ -3,7 +3,7 @@
 import gzip
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers._core import files, toml_files
+from stragglers._core import files, tables, toml_files
 from stragglers._core.errors import BadInput
 from stragglers.config import attached_files
 from stragglers.runs import curve as curves
@@ -20,7 +20,14 @@ from stragglers.runs.curve import COLUMNS
 
 
 class Record(NamedTuple):
-    """A run folder as it was read."""
+    """A trial as it was read from its run folder; it prints as its curve.
+
+    Example:
+        >>> import stragglers as st
+        >>> record = st.load_runs("runs")[0]  # where the example of `st.run` has trained
+        >>> record.outcome("updates"), record.curve["updates"]
+        (40.0, array([20, 40]))
+    """
 
     folder: Path
     name: str
@@ -33,6 +40,13 @@ class Record(NamedTuple):
     curve: dict[str, NDArray[Any]]
     run: dict[str, Any]  # all of run.json
     warnings: list[str]
+
+    def _parts(self) -> Iterator[str | tables.Block]:
+        yield f"{self.name}, seed {self.seed}: {self.diverged or self.status}"
+        yield tables.of_curve(self.curve)
+
+    __repr__ = tables.as_text
+    _repr_html_ = tables.as_html
 
     @property
     def document(self) -> dict[str, Any]:

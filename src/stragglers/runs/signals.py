@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,7 +29,7 @@ class Wish:
         self.pass_on: Callable[[], None] = lambda: None  # to other processes
         self._at_once = False
 
-    def hear(self, number: int, frame: Any = None) -> None:
+    def hear(self, number: int, frame: FrameType | None = None) -> None:
         del frame
         self.number = self.number or number
         self.pass_on()
@@ -62,7 +62,7 @@ def heeded() -> Iterator[Wish]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     heard = [number for number in SIGNALS if before[number] != signal.SIG_IGN]  # as nohup has it
 
-    def hear(number: int, frame: Any) -> None:
+    def hear(number: int, frame: FrameType | None) -> None:
         for each in heard:
             signal.signal(each, signal.SIG_DFL)
         wish.hear(number, frame)

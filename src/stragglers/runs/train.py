@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import from_file
-from stragglers.algorithms.base import Algorithm, Mean, all_of, with_ema
+from stragglers.algorithms.base import Algorithm, By, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
@@ -172,7 +172,7 @@ def _label_skew(given: settings.LabelSkew | None) -> LabelSkew | None:
 
 @cache
 def algorithms(
-    server: settings.Server, given: tuple[Any, ...], normalise: Any, teachers: int
+    server: settings.Server, given: tuple[settings.Algorithm, ...], normalise: By, teachers: int
 ) -> Algorithm:
     """One server with the models of all; equal settings give the same object."""
     each = [algorithm(server, one, normalise, teachers) for one in given]
@@ -181,7 +181,7 @@ def algorithms(
 
 @cache
 def algorithm(
-    server: settings.Server, given: settings.Algorithm, normalise: Any, teachers: int
+    server: settings.Server, given: settings.Algorithm, normalise: By, teachers: int
 ) -> Algorithm:
     """The server; equal settings give the same object, and so the same program."""
     tag = str(server.__struct_config__.tag)

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stragglers._core import random_streams
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers._core.schema import checked
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Algorithm, Params
@@ -41,22 +41,48 @@ logger = logging.getLogger(__name__)
 
 
 class Reply(NamedTuple):
-    """What came of a client that was started."""
+    """What came of a client that was started.
+
+    Attributes:
+        dispatch: Number of the order that it answers.
+        delta: Start - end of local training; None if the client failed.
+        examples: Number of examples that it trained on.
+        training: Seconds of training, by the client's own clock.
+        group: The client's group, for the log.
+        error: Why the client failed.
+
+    Example:
+        >>> import stragglers as st
+        >>> st.Reply(dispatch=3, delta=None, error="out of memory").error
+        'out of memory'
+    """
 
     dispatch: int
-    delta: Params | None  # none: it failed, and nothing more will come of it
-    examples: int = 0  # that it trained on
-    training: float = 0.0  # seconds, by its own clock
+    delta: Params | None
+    examples: int = 0
+    training: float = 0.0
     group: str = EVERYBODY
-    error: str = ""  # why it failed
+    error: str = ""
 
 
 class Link(NamedTuple):
-    """How clients are reached."""
+    """How clients are reached: three functions.
 
-    online: Callable[[], Iterable[int]]  # clients that are there, idle or not
+    Attributes:
+        online: Returns the numbers of the clients that are online, idle or not.
+        send: Starts clients. An order has `dispatch`, `client`, `version` and `download`, with the
+            `model` to start from and its `teacher`.
+        poll: Returns the replies since the last poll, each once.
+
+    Example:
+        >>> import stragglers as st
+        >>> orders = []
+        >>> link = st.Link(online=lambda: range(100), send=orders.extend, poll=lambda: [])
+    """
+
+    online: Callable[[], Iterable[int]]
     send: Callable[[Sequence[Order]], None]
-    poll: Callable[[], Iterable[Reply]]  # each reply once
+    poll: Callable[[], Iterable[Reply]]
 
 
 class Clock(NamedTuple):
@@ -68,10 +94,23 @@ WALL = Clock()
 
 
 class Served(NamedTuple):
-    model: Params  # what is to be used: an EMA, FeAST's auxiliary model
-    params: Params  # w
+    """What a live server ends with.
+
+    Attributes:
+        model: The model to use: w, an EMA, or FeAST's auxiliary model.
+        params: The weights w.
+        seconds: Seconds since the call.
+        counts: Reports by their fate, clients that failed, and deltas that were dropped.
+
+    Example:
+        >>> served.counts["on_time"]  # as in `st.serve`
+        6
+    """
+
+    model: Params
+    params: Params
     seconds: float
-    counts: dict[str, int]  # reports by their fate, clients that failed, deltas that were dropped
+    counts: dict[str, int]
 
 
 def serve(
@@ -84,131 +123,207 @@ def serve(
     seed: int = 0,
     weigh: Weigh = report_weights,
     folder: str | Path | None = None,
-    keep_every: int = 1,  # server steps between states on the disk; FARe-DUST's has its history
-    on_step: Callable[[int, float, Params], None] | None = None,  # step, seconds, model
+    keep_every: int = 1,
+    on_step: Callable[[int, float, Params], None] | None = None,
     poll_seconds: float = 1.0,
     clock: Clock = WALL,
 ) -> Served:
-    """Makes server steps until there are so many, those of an earlier call included."""
+    """Trains on a real fleet, until it has made a number of server steps.
+
+    Clients keep their data; `stragglers.serving.flower` links to Flower's. A log of the clients,
+    which `stragglers fit` reads, and the server's state are kept in a folder. A server that was
+    stopped resumes from it.
+
+    Args:
+        link: How clients are reached.
+        algorithm: The server, such as `st.fedavg(optax.sgd(1.0))`.
+        policy: `Rounds` or `Buffer`.
+        params: Initial weights: a pytree of floating-point arrays.
+        steps: Number of server steps, those of an earlier call with this folder included.
+        seed: Seed of the selection of clients, and of teachers.
+        weigh: How much each report counts; by default equally.
+        folder: Folder of the log and the state; by default neither is kept.
+        keep_every: Server steps between two states on the disk.
+        on_step: Called after each server step with its number, the seconds since the call, and the
+            model.
+        poll_seconds: Seconds between two polls.
+        clock: The time, and a way to wait for it.
+
+    Returns:
+        The model, the weights, and the numbers of reports by their fate.
+
+    Raises:
+        BadInput: If the policy contradicts itself, the folder holds the state of another algorithm
+            or model, or one client after another fails.
+
+    Example:
+        >>> import numpy as np
+        >>> import optax
+        >>> import stragglers as st
+        >>> orders = []
+        >>> def poll():  # each client has moved from where it started by 1
+        ...     deltas = [(order.dispatch, {"w": -np.ones(2, np.float32)}) for order in orders]
+        ...     orders.clear()
+        ...     return [st.Reply(dispatch, delta, examples=10) for dispatch, delta in deltas]
+        >>> link = st.Link(online=lambda: range(9), send=orders.extend, poll=poll)
+        >>> served = st.serve(link, st.fedavg(optax.sgd(1.0)), st.Rounds(goal=2),
+        ...     {"w": np.zeros(2)}, steps=3, folder="served", poll_seconds=0.001)
+        >>> served.params["w"]
+        Array([3., 3.], dtype=float32)
+    """
+    check_type("link", link, Link, "a Link")
+    check_type("algorithm", algorithm, Algorithm, "an Algorithm, such as st.fedavg returns")
     _check(policy, steps, poll_seconds, keep_every)
-    _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before anybody is asked
-    params = as_weights(params)
-    known: dict[int, Reply] = {}  # the last report of each client, without its delta
-    idle: list[int] = []
-    due: list[int] = []  # sizes of the groups that may start
-    failures, said = 0, -SAID_EVERY
-
-    def choose(group: int) -> list[int]:
-        order = random_streams.generator(seed, random_streams.Purpose.IDLE, group).permutation(
-            len(idle)
-        )
-        return [idle[place] for place in order[: due[0]]]
-
-    def weight(arrival: Arrival) -> float:
-        return _weight(weigh, arrival, known[arrival.client].examples)
-
-    def teacher(dispatch: int, version: int) -> int:
-        whose = np.array([dispatch]), np.array([version])
-        return int(teachers_of(seed, *whose, algorithm.teachers)[0])
-
-    server = Coordinator(algorithm, policy, params, choose, weight, teacher)
-    ledger = Ledger(folder)
-    ledger.go_on(server)
-    due.append(policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency)
-    told, most = server.version, max(PATIENCE, 2 * due[0])
-    began = clock.now()
-
-    def take(reply: Reply, now: float) -> None:
-        nonlocal failures
-        job = server.jobs.get(reply.dispatch)
-        if job is None:  # it has reported, or failed, before
-            return
-        step, came = server.version, reply.delta is not None
-        if came:
-            failures, known[job.client] = 0, reply._replace(delta=None)
-            follow(server.receive(reply.dispatch, reply.delta, now), now)
-        else:
-            failures += 1
-            logger.warning("client %s failed: %s", job.client, reply.error)
-            follow(server.lose(reply.dispatch, now), now)
-            if failures >= most:
-                raise BadInput(
-                    f"{failures} clients in a row have failed, expected some to report; "
-                    f"the last one: {reply.error}"
-                )
-        if job.client in known:  # else it is not known what it has to train on
-            it = known[job.client]
-            seconds = now - job.start if came else None
-            ledger.write(
-                Line(
-                    job.client,
-                    it.group,
-                    it.examples,
-                    seconds,
-                    reply.training,
-                    job.start,
-                    job.version,
-                    step,
-                )
-            )
-
-    def follow(may_start: bool, now: float) -> None:
-        """What may come with a report or a time-out: a server step, clients that start."""
-        nonlocal told
-        if may_start:
-            due.append(_refill(policy))
-        if server.version > told:
-            told = server.version
-            if told % keep_every == 0:
-                ledger.keep(server)
-            if on_step:
-                on_step(told, now, algorithm.model(server.state))
-
-    def start(now: float) -> None:
-        nonlocal said
-        online = {*link.online()} if due else set()
-        for client in online:
-            server.since.setdefault(client, server.version)
-        while due:
-            idle[:] = sorted(online - {job.client for job in server.jobs.values()})
-            if len(idle) < (due[0] if isinstance(policy, Rounds) else 1):
-                if now - said >= SAID_EVERY:
-                    logger.warning("%s clients are idle, %s shall start", len(idle), due[0])
-                    said = now
-                return
-            orders = server.dispatch(now)
-            link.send(orders)
-            due[0] -= len(orders)
-            if due[0] == 0:
-                due.pop(0)
-
+    _weight(weigh, Arrival(0, 0, 0, 0), 1)  # refuses what it lacks before any client starts
+    service = _Service(
+        link,
+        algorithm,
+        policy,
+        as_weights(params),
+        seed,
+        weigh,
+        Ledger(folder),
+        keep_every,
+        on_step,
+    )
+    server, began = service.server, clock.now()
     while not _is_over(server, steps):
-        now = clock.now() - began
-        server.over = server.version >= steps and now > server.step_times[-1]
-        replies = {reply.dispatch: reply for reply in link.poll()}
-        for number in sorted({*replies, *_overdue(server, now)}):
-            if number in replies:
-                take(replies[number], now)
-            else:
-                follow(server.give_up(number, now), now)
-            if isinstance(policy, Buffer) and server.version == steps:
-                break  # what has come at the same time would make steps beyond the last
-        if isinstance(policy, Rounds) and now >= _time_out(server):
-            follow(server.time_out(server.version, now), now)
-        if server.version < steps:
-            start(now)
-        server.expire(now)
+        service.poll(clock.now() - began, steps)
         clock.sleep(poll_seconds)
     server.finish()
-    ledger.keep(server)
+    service.ledger.keep(server)
     counts = {**server.counts, "failed": server.failed, "dropped": int(server.dropped)}
     model, params = algorithm.model(server.state), algorithm.params(server.state)
     return Served(model, params, clock.now() - began, counts)
 
 
+class _Service:
+    """A coordinator with its link and its folder, and what is known of its clients."""
+
+    def __init__(
+        self,
+        link: Link,
+        algorithm: Algorithm,
+        policy: Policy,
+        params: Params,
+        seed: int,
+        weigh: Weigh,
+        ledger: Ledger,
+        keep_every: int,
+        on_step: Callable[[int, float, Params], None] | None,
+    ) -> None:
+        self.link, self.algorithm, self.policy, self.ledger = link, algorithm, policy, ledger
+        self.seed, self.weigh = seed, weigh
+        self.keep_every, self.on_step = keep_every, on_step
+        self.known: dict[int, Reply] = {}  # the last report of each client, without its delta
+        self.idle: list[int] = []
+        first = policy.cohort_size if isinstance(policy, Rounds) else policy.concurrency
+        self.due = [first]  # sizes of the groups that may start
+        self.failures, self.most = 0, max(PATIENCE, 2 * first)  # in a row
+        self.said = -SAID_EVERY
+        self.server = Coordinator(
+            algorithm, policy, params, self._choose, self._weight_of, self._teacher
+        )
+        ledger.go_on(self.server)
+        self.told = self.server.version
+
+    def poll(self, now: float, steps: int) -> None:
+        """What has come since the last poll, in the order at the top of this file."""
+        server, policy = self.server, self.policy
+        server.over = server.version >= steps and now > server.step_times[-1]
+        replies = {reply.dispatch: reply for reply in self.link.poll()}
+        for number in sorted({*replies, *_overdue(server, now)}):
+            if number in replies:
+                self._take(replies[number], now)
+            else:
+                self._follow(server.give_up(number, now), now)
+            if isinstance(policy, Buffer) and server.version == steps:
+                break  # what has come at the same time would make steps beyond the last
+        if isinstance(policy, Rounds) and now >= _time_out(server):
+            self._follow(server.time_out(server.version, now), now)
+        if server.version < steps:
+            self._start(now)
+        server.expire(now)
+
+    def _take(self, reply: Reply, now: float) -> None:
+        server, job = self.server, self.server.jobs.get(reply.dispatch)
+        if job is None:  # it has reported, or failed, before
+            return
+        step, came = server.version, reply.delta is not None
+        if came:
+            self.failures, self.known[job.client] = 0, reply._replace(delta=None)
+            self._follow(server.receive(reply.dispatch, reply.delta, now), now)
+        else:
+            self.failures += 1
+            logger.warning("client %s failed: %s", job.client, reply.error)
+            self._follow(server.lose(reply.dispatch, now), now)
+            if self.failures >= self.most:
+                raise BadInput(
+                    f"{self.failures} clients in a row have failed, expected some to report; "
+                    f"the last one: {reply.error}"
+                )
+        if job.client in self.known:  # else it is not known what it has to train on
+            self.ledger.write(
+                Line(
+                    client=job.client,
+                    group=self.known[job.client].group,
+                    examples=self.known[job.client].examples,
+                    seconds=now - job.start if came else None,
+                    training=reply.training,
+                    started=job.start,
+                    version=job.version,
+                    step=step,
+                )
+            )
+
+    def _follow(self, may_start: bool, now: float) -> None:
+        """What may come with a report or a time-out: a server step, clients that start."""
+        server, policy = self.server, self.policy
+        if may_start:
+            self.due.append(policy.cohort_size if isinstance(policy, Rounds) else policy.group)
+        if server.version > self.told:
+            self.told = server.version
+            if self.told % self.keep_every == 0:
+                self.ledger.keep(server)
+            if self.on_step:
+                self.on_step(self.told, now, self.algorithm.model(server.state))
+
+    def _start(self, now: float) -> None:
+        """Sends orders to idle clients, group by group, until too few are idle."""
+        server, due = self.server, self.due
+        online = {*self.link.online()} if due else set()
+        for client in online:
+            server.since.setdefault(client, server.version)
+        while due:
+            self.idle = sorted(online - {job.client for job in server.jobs.values()})
+            if len(self.idle) < (due[0] if isinstance(self.policy, Rounds) else 1):
+                if now - self.said >= SAID_EVERY:
+                    logger.warning("%s clients are idle, %s shall start", len(self.idle), due[0])
+                    self.said = now
+                return
+            orders = server.dispatch(now)
+            self.link.send(orders)
+            due[0] -= len(orders)
+            if due[0] == 0:
+                due.pop(0)
+
+    def _choose(self, group: int) -> list[int]:
+        draw = random_streams.generator(self.seed, random_streams.Purpose.IDLE, group)
+        order = draw.permutation(len(self.idle))
+        return [self.idle[place] for place in order[: self.due[0]]]
+
+    def _weight_of(self, arrival: Arrival) -> float:
+        return _weight(self.weigh, arrival, self.known[arrival.client].examples)
+
+    def _teacher(self, dispatch: int, version: int) -> int:
+        columns = np.array([dispatch]), np.array([version])
+        return int(teachers_of(self.seed, *columns, self.algorithm.teachers)[0])
+
+
 def _check(policy: Policy, steps: int, poll_seconds: float, keep_every: int) -> None:
     """As plans do, before anybody is asked."""
     check_positive(steps=steps, keep_every=keep_every)
+    check_type("policy", policy, Policy, "Rounds or Buffer")
     if not 0 < poll_seconds < np.inf:
         raise BadInput(f"poll_seconds={poll_seconds}, expected a finite number > 0")
     each = policy.goal if isinstance(policy, Rounds) else policy.size
@@ -230,11 +345,6 @@ def as_weights(params: Params) -> Params:
                 "leave it out, and keep it with the clients"
             )
     return jax.tree.map(jnp.asarray, params)
-
-
-def _refill(policy: Policy) -> int:
-    """Clients of every group but the first."""
-    return policy.cohort_size if isinstance(policy, Rounds) else policy.group
 
 
 def _overdue(server: Coordinator, now: float) -> list[int]:

@@ -15,7 +15,7 @@ runtime.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from stragglers.algorithms import trees
 from stragglers.algorithms.base import (
     Algorithm,
     Download,
+    Open,
     Params,
     Starting,
     State,
@@ -63,7 +64,7 @@ class _Job(NamedTuple):
 class _Waiting(NamedTuple):
     """A closed round whose late reports are still awaited."""
 
-    opened: Any
+    opened: Open
     late: Sum
     missing: int  # reports that may still come
     deadline: float
@@ -83,16 +84,19 @@ class Coordinator:
     ) -> None:
         self.algorithm, self.policy = algorithm, policy
         self.choose, self.weigh, self.teacher = choose, weigh, teacher
+        rounds = policy if isinstance(policy, Rounds) else None
+        self.late_seconds = rounds and rounds.late_seconds
+        self.late_rounds = rounds and rounds.late_rounds
         self.state: State = algorithm.init(params)
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
         self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
         # Towards the next server step: reports, and places that they or clients given up take.
-        self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.gathered, self.places = self.nobody, 0
+        self.gathered_from: list[int] = []  # clients
         self.joining = self.nobody  # late reports that join it, whatever becomes of its own
+        self.joining_from: list[int] = []
         self.took_part: defaultdict[int, list[int]] = defaultdict(list)  # steps, by client
         self.since: dict[int, int] = {}  # the version when a client came, if it was not there at 0
-        self.gathered_from: list[int] = []  # clients
-        self.joining_from: list[int] = []
         self.version = 0
         self.abandoned: set[int] = set()  # server steps
         self.groups = 0
@@ -113,36 +117,32 @@ class Coordinator:
         self.arrived.clear()
         if isinstance(self.policy, Rounds):
             self.opened_at.append(now)
-            self._give_up_rounds()
-        orders = []
-        for client in self.choose(self.groups):
-            number = self.dispatches
-            self.jobs[number] = _Job(client, self.version, now)
-            teacher = self.teacher(number, self.version)
-            starting = Starting(jnp.int32(self.version), jnp.int32(teacher))
-            sent = download(self.algorithm, self.state, starting)
-            orders.append(Order(number, client, self.version, sent))
-            self.dispatches += 1
+        if (most := self.late_rounds) is not None:
+            self._give_up_rounds(lambda round, _: self.version - round >= most)
+        orders = [self._order(client, now) for client in self.choose(self.groups)]
         self.groups += 1
         return orders
+
+    def _order(self, client: int, now: float) -> Order:
+        number, version = self.dispatches, self.version
+        self.jobs[number] = _Job(client, version, now)
+        starting = Starting(jnp.int32(version), jnp.int32(self.teacher(number, version)))
+        self.dispatches += 1
+        return Order(number, client, version, download(self.algorithm, self.state, starting))
 
     def receive(self, number: int, delta: Params, now: float) -> bool:
         """Takes a report; says whether a group of clients may start once this moment is over."""
         job = self.jobs.pop(number, None)
-        if job is None:
-            self.counts["duplicate"] += 1
+        if job is None or job.given_up:
+            self.counts["unused" if job else "duplicate"] += 1
             return False
-        if job.given_up:
-            self.counts["unused"] += 1
+        if not self._on_time(job):
+            self._late(job, delta, now)
             return False
-        if isinstance(self.policy, Buffer):
-            self._gather(job, delta)
-            return self._filled(self.policy, now)
-        if self._is_of_the_open_round(job):
-            self._gather(job, delta)
-            return self._complete(self.policy, now)
-        self._late(job, delta, now)
-        return False
+        self.counts["on_time"] += 1
+        self.gathered = plus(self.gathered, self._report(job, delta, self.version))
+        self.gathered_from.append(job.client)
+        return self._take_place(now)
 
     def lose(self, number: int, now: float) -> bool:
         """Knows that a client will never report; says whether a group may start."""
@@ -152,11 +152,8 @@ class Coordinator:
         self.failed += 1
         if job.given_up:
             return False
-        if isinstance(self.policy, Buffer):
-            self.places += 1
-            return self._filled(self.policy, now)
-        if self._is_of_the_open_round(job):
-            return self._complete(self.policy, now)
+        if self._on_time(job):
+            return self._take_place(now)
         if job.version in self.waiting:
             waiting = self.waiting[job.version]
             self.waiting[job.version] = waiting._replace(missing=max(0, waiting.missing - 1))
@@ -167,8 +164,7 @@ class Coordinator:
         """Waits no longer for a client of a buffer; says whether a group may start."""
         assert isinstance(self.policy, Buffer)
         self.jobs[number] = self.jobs[number]._replace(given_up=True)
-        self.places += 1
-        return self._filled(self.policy, now)
+        return self._take_place(now)
 
     def time_out(self, round: int, now: float) -> bool:
         """Closes a round whose time is over, if it is open; says whether a group may start."""
@@ -179,10 +175,7 @@ class Coordinator:
 
     def expire(self, now: float) -> None:
         """Gives up on rounds whose time for late reports is over."""
-        for round, waiting in self.waiting.items():
-            if waiting.deadline <= now:
-                self.waiting[round] = waiting._replace(missing=0)
-        self._settle_in_order()
+        self._give_up_rounds(lambda _, waiting: waiting.deadline <= now)
 
     def finish(self) -> None:
         """Settles what is in; nothing more will come."""
@@ -232,30 +225,24 @@ class Coordinator:
         """Whether a round is under way that the next report may be on time for."""
         return len(self.opened_at) > self.version
 
-    def _is_of_the_open_round(self, job: _Job) -> bool:
-        return self.is_open and job.version == self.version
+    def _on_time(self, job: _Job) -> bool:
+        """Whether a report that comes now is in the server step that it was meant for."""
+        return isinstance(self.policy, Buffer) or (self.is_open and job.version == self.version)
 
-    def _complete(self, policy: Rounds, now: float) -> bool:
-        """Closes a round that has its goal, or whose clients have all reported or failed."""
-        if self.reports < policy.goal and self._under_way():
-            return False
-        self._step(now)
-        return True
+    def _take_place(self, now: float) -> bool:
+        """One client less to wait for: makes the server step if it was the last one."""
+        policy = self.policy
+        self.places += 1
+        if isinstance(policy, Rounds):  # until the goal, or all have reported or failed
+            complete = len(self.gathered_from) >= policy.goal or not self._under_way()
+        else:
+            complete = self.places == policy.size
+        if complete:
+            self._step(now)
+        return complete or (isinstance(policy, Buffer) and policy.refill == "at_once")
 
     def _under_way(self) -> int:
         return sum(job.version == self.version for job in self.jobs.values())
-
-    def _gather(self, job: _Job, delta: Params) -> None:
-        self.counts["on_time"] += 1
-        self.gathered = plus(self.gathered, self._report(job, delta, self.version))
-        self.gathered_from.append(job.client)
-        self.reports, self.places = self.reports + 1, self.places + 1
-
-    def _filled(self, policy: Buffer, now: float) -> bool:
-        if self.places == policy.size:
-            self._step(now)
-            return True
-        return policy.refill == "at_once"
 
     def _report(self, job: _Job, delta: Params, step: int) -> Sum:
         steps = self.took_part[job.client]
@@ -278,10 +265,11 @@ class Coordinator:
         return self.version - 1 if between and not self.over else self.version
 
     def _step(self, now: float) -> None:
-        if self.reports < (self.policy.minimum or 1):
+        reports = len(self.gathered_from)
+        if reports < (self.policy.minimum or 1):
             self.abandoned.add(self.version)
-            self.counts["on_time"] -= self.reports
-            self.counts["unused"] += self.reports
+            self.counts["on_time"] -= reports
+            self.counts["unused"] += reports
             self.gathered = self.nobody
             for client in self.gathered_from:
                 self.took_part[client].remove(self.version)
@@ -289,58 +277,49 @@ class Coordinator:
             self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
             self.joining_from.clear()
         self.state, opened = self.algorithm.step(self.state, self.gathered)
-        self.gathered, self.reports, self.places = self.nobody, 0, 0
+        self.gathered, self.places = self.nobody, 0
         self.gathered_from.clear()
         if self.algorithm.settles == "by_round":
-            patience = self._patience(self._under_way())
-            self.waiting[self.version] = _Waiting(opened, self.nobody, *patience)
+            self.waiting[self.version] = _Waiting(opened, self.nobody, *self._patience())
         self.version += 1
         self.step_times.append(now)
         self._settle_in_order()
 
-    def _patience(self, missing: int) -> tuple[int, float]:
+    def _patience(self) -> tuple[int, float]:
         """How many late reports a round that closes now will wait for, and until when."""
         if self.version in self.abandoned:
             return 0, np.inf
-        if isinstance(self.policy, Rounds) and self.policy.late_seconds is not None:
-            return missing, self.opened_at[self.version] + self.policy.late_seconds
-        if isinstance(self.policy, Rounds) and self.policy.late_rounds is not None:
-            return missing, np.inf
-        return 0, np.inf
+        if self.late_seconds is not None:
+            return self._under_way(), self.opened_at[self.version] + self.late_seconds
+        return 0 if self.late_rounds is None else self._under_way(), np.inf
 
     def _late(self, job: _Job, delta: Params, now: float) -> None:
-        policy = self.policy
-        assert isinstance(policy, Rounds)
-        age = self._step_now() - job.version
-        counts = policy.late_rounds is not None and age < policy.late_rounds
-        if policy.late_seconds is not None:
-            counts = now <= job.start + policy.late_seconds
-        counts = counts and job.version not in self.abandoned
+        """A report of a closed round: to its sum, if it still counts."""
+        step, settles, round = self._step_now(), self.algorithm.settles, job.version
+        age = step - round
+        counts = self.late_rounds is not None and age < self.late_rounds
+        if self.late_seconds is not None:
+            counts = now <= job.start + self.late_seconds
+        counts = counts and round not in self.abandoned
         self.counts["late" if counts else "unused"] += 1
         if not counts:
             return
-        if (
-            self.algorithm.settles == "at_arrival"
-            and age < (self.algorithm.teachers or np.inf)
-            and not self.over
-        ):
-            late = self.arrived.get(job.version, self.nobody)
-            self.arrived[job.version] = plus(late, self._report(job, delta, self._step_now()))
-        elif self.algorithm.settles == "next_step" and not self.over:
+        remembered = age < (self.algorithm.teachers or np.inf)
+        if settles == "at_arrival" and remembered and not self.over:
+            late = self.arrived.get(round, self.nobody)
+            self.arrived[round] = plus(late, self._report(job, delta, step))
+        elif settles == "next_step" and not self.over:
             self.joining = plus(self.joining, self._report(job, delta, self.version))
             self.joining_from.append(job.client)
-        elif self.algorithm.settles == "by_round":
-            waiting = self.waiting[job.version]
-            late = plus(waiting.late, self._report(job, delta, self._step_now()))
-            self.waiting[job.version] = waiting._replace(late=late, missing=waiting.missing - 1)
+        elif settles == "by_round":
+            waiting = self.waiting[round]
+            late = plus(waiting.late, self._report(job, delta, step))
+            self.waiting[round] = waiting._replace(late=late, missing=waiting.missing - 1)
             self._settle_in_order()
 
-    def _give_up_rounds(self) -> None:
-        assert isinstance(self.policy, Rounds)
-        if self.policy.late_rounds is None:
-            return
+    def _give_up_rounds(self, over: Callable[[int, _Waiting], bool]) -> None:
         for round, waiting in self.waiting.items():
-            if self.version - round >= self.policy.late_rounds:
+            if over(round, waiting):
                 self.waiting[round] = waiting._replace(missing=0)
         self._settle_in_order()
 

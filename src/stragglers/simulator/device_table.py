@@ -46,20 +46,19 @@ class Table(NamedTuple):
     late_round: jax.Array
 
 
-def table_of(
-    joint: Joint,
-    lanes: Lanes,
-    sizes: NDArray[np.int64],
-    first: NDArray[np.int64],
-    steps: NDArray[np.int64],
-    weight: NDArray[Any],
-    client: NDArray[np.integer] | None = None,
-) -> Table:
-    """Puts the rows on the device; `first` is where each client's examples begin.
+class Jobs(NamedTuple):
+    """What every row trains on and how much its report counts: columns over the rows of `Joint`."""
 
-    `client` is given if the local loss depends on the client's labels (`Data.counts`).
-    """
-    each = rounded(joint.slots)
+    size: NDArray[np.int64]  # the client's examples
+    first: NDArray[np.int64]  # the first of them in the data
+    steps: NDArray[np.int64]  # local steps
+    weight: NDArray[np.floating]
+    client: NDArray[np.integer] | None = None  # if its loss depends on its labels (`Data.counts`)
+
+
+def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
+    """Puts the rows on the device."""
+    rows, each = joint.rows, rounded(joint.rows.slots)
 
     def column(values: NDArray[Any]) -> jax.Array:
         values = values.astype(np.int32) if values.dtype.kind == "i" else values
@@ -67,19 +66,23 @@ def table_of(
         return jnp.asarray(np.pad(values, padding))
 
     def slot(values: NDArray[np.int32], trial: NDArray[np.integer]) -> jax.Array:
-        return column(np.where(values == joint.slots, joint.trials * each, trial * each + values))
+        return column(np.where(values == rows.slots, joint.trials * each, trial * each + values))
 
-    turn = lanes.trial, lanes.version
+    turn = lanes.trial, lanes.version  # an index into what has axes [trials, steps]
     return Table(
         job=LocalJob(
-            *map(column, (joint.dispatch, first, sizes, joint.examples, steps)),
-            client=None if client is None else column(client),
+            dispatch=column(rows.dispatch),
+            first=column(jobs.first),
+            size=column(jobs.size),
+            positions=column(rows.examples),
+            steps=column(jobs.steps),
+            client=None if jobs.client is None else column(jobs.client),
         ),
         trial=column(joint.trial),
-        weight=column(weight),
-        starting=Starting(column(joint.version), column(joint.teacher)),
-        slot=slot(joint.slot, joint.trial),
-        corrupt=column(joint.corrupt) if joint.corrupt.any() else None,
+        weight=column(jobs.weight),
+        starting=Starting(column(rows.version), column(rows.teacher)),
+        slot=slot(rows.slot, joint.trial),
+        corrupt=column(rows.corrupt) if rows.corrupt.any() else None,
         opens=column(lanes.opens),
         order=column(lanes.order),
         lane_begin=column(lanes.begin),
@@ -87,13 +90,13 @@ def table_of(
         span_begin=column(lanes.span_begin),
         turn_begin=column(lanes.turn_begin),
         turn=Turn(
-            column(lanes.trial),
-            slot(joint.on_time_slot[turn], lanes.trial),
-            column(joint.late_begin[turn]),
-            column(joint.late_begin[:, 1:][turn]),
+            trial=column(lanes.trial),
+            on_time_slot=slot(rows.on_time_slot[turn], lanes.trial),
+            late_begin=column(rows.late_begin[turn]),
+            late_end=column(rows.late_begin[:, 1:][turn]),
         ),
-        late_slot=slot(joint.late_slot, joint.late_trial),
-        late_round=column(joint.late_round),
+        late_slot=slot(rows.late_slot, joint.late_trial),
+        late_round=column(rows.late_round),
     )
 
 

@@ -1,17 +1,25 @@
 """The compiled program: takes all servers through a range of legs, with nothing stored in vain.
 
-    one_by_one      clients outside, local steps inside: what a CPU likes
-    in_lanes        a tick is one local step of every lane, a span some ticks until a client ends;
-                    lanes that end one then hand its delta over and start the next, of any trial
-                    whose model for it is there; others wait for that trial's turn
+    row      one client that trains: an index into the columns of the table
+    place    an index into `table.order`, where the rows of each lane follow one another
+    lane     trains one client after another: the rows at places begin to end
+    tick     one local step of every lane
+    span     ticks until a client ends; it hands its delta over, and the lane starts the next one
+    turn     a server step of one trial; clients that train from its model may start after it
+    leg      turns between two meetings of all trials; of a single trial, one turn
+    bucket   a sum of deltas that one server step takes
+    carry    what is in flight between two legs: servers, buckets, counters
 
-Either way a delta is added into its bucket as soon as it is there, in a fixed order. After its last
-one a trial has its turn: a server step of its own. Between two legs (see packing.py) everything is
-in one immutable `Carry`. With several devices each trains its own lanes into its own buckets.
+    one_by_one   clients outside, local steps inside: fastest on a CPU
+    in_lanes     all lanes at once: a lane that is free starts a client of any trial whose model is
+                 there, or waits for that trial's turn
+
+Either way a delta is added to its bucket as soon as it is there, in a fixed order. With
+several devices (device_mesh.py) each trains its own lanes into its own buckets.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,16 +91,16 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
 
     def one_client(place: jax.Array, parts: tuple[Sum, jax.Array]) -> tuple[Sum, jax.Array]:
         buckets, lost = parts
-        i = table.order[place]
-        job, starting = trees.row((table.job, table.starting), i)
+        row = table.order[place]
+        job, starting = trees.row((table.job, table.starting), row)
         sent = download(code.algorithm, server, starting)
         delta = train(feed.data, feed.seed[0], sent, job)
         if table.corrupt is not None:
-            delta = corrupted(table.corrupt[i], delta)
+            delta = corrupted(table.corrupt[row], delta)
         good = trees.finite(delta)
-        report = Sum(trees.scale(table.weight[i], delta), table.weight[i], jnp.int32(1))
+        report = Sum(trees.scale(table.weight[row], delta), table.weight[row], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
-        return add(buckets, table.slot[i], report), lost + ~good
+        return add(buckets, table.slot[row], report), lost + ~good
 
     nobody = jnp.zeros(1, jnp.int32)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
@@ -102,119 +110,143 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     )
 
 
-class _Lane(NamedTuple):
-    """One lane, or all of them: leaves [lanes, ...]."""
+class _Lanes(NamedTuple):
+    """What every lane holds between two ticks: leaves [lanes, ...]."""
 
     runs: jax.Array  # or waits for a model, or is done
-    place: jax.Array  # in the order of rows
+    place: jax.Array
     step: jax.Array  # local steps done by its client
     batch: Batch
     params: Params
-    teacher: Params
+    teacher: Params  # None where clients need no copy of it
 
 
 def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     """A leg of all trials: as many clients at once as there are lanes, each trial at its pace."""
-    local, table, data, trials = code.local, feed.table, feed.data, feed.seed.size
-    algorithm, sgd = code.algorithm, local_sgd(code.lesson, local)
+    table = feed.table
     begin, end = _own_lanes(code, table, leg)
+    row, zero = _row_at(table, begin), jnp.zeros_like(begin)
+    first = table.turn_begin[leg]
+    lanes = _Lanes(
+        runs=(begin < end) & (table.opens[row] <= first),
+        place=begin,
+        step=zero,
+        batch=_batches(code, feed, row, zero),
+        params=jax.vmap(partial(_model_of, code, table, carry))(row),
+        teacher=_teachers(code, table, carry, row),
+    )
+    turn = partial(_turn, code, feed, end)
+    if feed.seed.size == 1:  # whose legs have one turn each
+        return turn(first, (lanes, carry))[1]
+    return jax.lax.fori_loop(first, table.turn_begin[leg + 1], turn, (lanes, carry))[1]
 
-    def model_of(carry: Carry, row: jax.Array) -> Params:
-        return algorithm.params(state_of(carry, table.trial[row]))
 
-    def seed_of(row: jax.Array) -> jax.Array:
-        return feed.seed[table.trial[row]]
+class _Turn(NamedTuple):
+    """What lanes read while they train for a turn."""
 
-    def row_at(place: jax.Array) -> jax.Array:
-        return table.order[jnp.minimum(place, table.order.size - 1)]
+    number: jax.Array
+    end: jax.Array  # [lanes]: the place behind the lane's last one of this leg
+    carry: Carry
+    models: Params  # leaves [trials, ...]
+
+
+def _turn(
+    code: Code, feed: Feed, end: jax.Array, number: jax.Array, parts: tuple[_Lanes, Carry]
+) -> tuple[_Lanes, Carry]:
+    """Spans until all reports of a turn are in, and then its server step."""
+    lanes, carry = parts
+    turn = _Turn(number, end, carry, models_of(code.algorithm, carry))
+    lanes, buckets, dropped = jax.lax.fori_loop(
+        feed.table.span_begin[number],
+        feed.table.span_begin[number + 1],
+        partial(_span, code, feed, turn),
+        (lanes, carry.buckets, carry.dropped),
+    )
+    carry = carry._replace(buckets=buckets, dropped=dropped)
+    return lanes, server_step(code.algorithm, feed.table, number, carry, code.mesh)
+
+
+def _span(
+    code: Code,
+    feed: Feed,
+    turn: _Turn,
+    number: jax.Array,
+    parts: tuple[_Lanes, Sum, jax.Array],
+) -> tuple[_Lanes, Sum, jax.Array]:
+    """Ticks until a client ends; lanes that end one hand it over, and those that can start one."""
+    table, (lanes, buckets, dropped) = feed.table, parts
+    tick = partial(_tick, code, feed, turn.carry)
+    lanes = jax.lax.fori_loop(0, table.spans[number], tick, lanes)
+    row = _row_at(table, lanes.place)
+    steps = table.job.steps[row]
+    ends = lanes.runs & (lanes.step >= jnp.maximum(steps, 1))
+    place = jnp.where(ends, lanes.place + 1, lanes.place)
+    following = _row_at(table, place)
+    starts = (ends | ~lanes.runs) & (place < turn.end) & (table.opens[following] <= turn.number)
+    ending = Ending(
+        ends,
+        starts,
+        trial=table.trial[row],
+        next_trial=table.trial[following],
+        slot=table.slot[row],
+        weight=table.weight[row],
+        idle=steps == 0,
+        corrupt=None if table.corrupt is None else table.corrupt[row],
+    )
+    params, buckets, good = hand_over(lanes.params, buckets, turn.models, ending)
+    dropped = dropped.at[table.trial[row], table.starting.round[row]].add(ends & ~good)
+    step, teacher = jnp.where(starts, 0, lanes.step), lanes.teacher
+    if teacher is not None:  # fetched only where a client starts
+        fetch = partial(_teachers, code, table, turn.carry)
+        teacher = jax.lax.cond(starts.any(), fetch, lambda _: lanes.teacher, following)
+    runs = starts | (lanes.runs & ~ends)
+    batch = _batches(code, feed, following, step)
+    return _Lanes(runs, place, step, batch, params, teacher), buckets, dropped
+
+
+def _tick(code: Code, feed: Feed, carry: Carry, _: jax.Array, lanes: _Lanes) -> _Lanes:
+    """A local step of every lane; what those that wait or are done compute is never used."""
+    sgd, table = local_sgd(code.lesson, code.local), feed.table
 
     @jax.vmap
-    def batches(row: jax.Array, step: jax.Array) -> Batch:
-        return sgd.batch(seed_of(row), trees.row(table.job, row), step)
+    def trained(lane: _Lanes, row: jax.Array) -> Params:
+        model, job = _model_of(code, table, carry, row), trees.row(table.job, row)
+        sent = Download(model, model if lane.teacher is None else lane.teacher)
+        seed = feed.seed[table.trial[row]]
+        return sgd.step(feed.data, seed, sent, job, lane.step, lane.params, lane.batch)
 
-    def teachers(carry: Carry, rows: jax.Array) -> Params:
-        """One for each lane where the algorithm has its own; else nobody needs a copy."""
-        teach = algorithm.teach
-        if not (teach and local.distillation):
-            return None
+    rows = _row_at(table, lanes.place)
+    params, step = trained(lanes, rows), lanes.step + 1
+    return lanes._replace(params=params, step=step, batch=_batches(code, feed, rows, step))
 
-        def one(row: jax.Array) -> Params:
-            state = state_of(carry, table.trial[row])
-            return teach(state, trees.row(table.starting, row))
 
-        return jax.vmap(one)(rows)
+def _row_at(table: Table, place: jax.Array) -> jax.Array:
+    return table.order[jnp.minimum(place, table.order.size - 1)]
 
-    def turn(e: jax.Array, parts: tuple[_Lane, Carry]) -> tuple[_Lane, Carry]:
-        lane, carry = parts
-        models = models_of(algorithm, carry)
 
-        @jax.vmap
-        def trained(lane: _Lane, row: jax.Array) -> Params:
-            # Lanes that wait or are done go on with anything: nobody takes what they make.
-            model, job = model_of(carry, row), trees.row(table.job, row)
-            sent = Download(model, model if lane.teacher is None else lane.teacher)
-            return sgd.step(data, seed_of(row), sent, job, lane.step, lane.params, lane.batch)
+def _model_of(code: Code, table: Table, carry: Carry, row: jax.Array) -> Params:
+    return code.algorithm.params(state_of(carry, table.trial[row]))
 
-        def tick(_: jax.Array, lane: _Lane) -> _Lane:
-            row = row_at(lane.place)
-            params, step = trained(lane, row), lane.step + 1
-            return lane._replace(params=params, step=step, batch=batches(row, step))
 
-        def span(s: jax.Array, parts: tuple[_Lane, Sum, jax.Array]) -> Any:
-            lane, buckets, dropped = parts
-            lane = jax.lax.fori_loop(0, table.spans[s], tick, lane)
-            row = row_at(lane.place)
-            steps = table.job.steps[row]
-            ends = lane.runs & (lane.step >= jnp.maximum(steps, 1))
-            place = jnp.where(ends, lane.place + 1, lane.place)
-            following = row_at(place)
-            starts = (ends | ~lane.runs) & (place < end) & (table.opens[following] <= e)
-            params, buckets, good = hand_over(
-                lane.params,
-                buckets,
-                models,
-                Ending(
-                    ends,
-                    starts,
-                    table.trial[row],
-                    table.trial[following],
-                    table.slot[row],
-                    table.weight[row],
-                    steps == 0,
-                    None if table.corrupt is None else table.corrupt[row],
-                ),
-            )
-            dropped = dropped.at[table.trial[row], table.starting.round[row]].add(ends & ~good)
-            step = jnp.where(starts, 0, lane.step)
-            if (teacher := lane.teacher) is not None:  # where nobody starts, none is fetched
-                fetch = partial(teachers, carry)
-                teacher = jax.lax.cond(starts.any(), fetch, lambda _: lane.teacher, following)
-            runs = starts | (lane.runs & ~ends)
-            lane = _Lane(runs, place, step, batches(following, step), params, teacher)
-            return lane, buckets, dropped
+def _batches(code: Code, feed: Feed, rows: jax.Array, steps: jax.Array) -> Batch:
+    sgd, table = local_sgd(code.lesson, code.local), feed.table
 
-        lane, buckets, dropped = jax.lax.fori_loop(
-            table.span_begin[e],
-            table.span_begin[e + 1],
-            span,
-            (lane, carry.buckets, carry.dropped),
-        )
-        carry = carry._replace(buckets=buckets, dropped=dropped)
-        return lane, server_step(algorithm, table, e, carry, code.mesh)
+    def batch(row: jax.Array, step: jax.Array) -> Batch:
+        return sgd.batch(feed.seed[table.trial[row]], trees.row(table.job, row), step)
 
-    row, zero = row_at(begin), jnp.zeros_like(begin)
-    first = table.turn_begin[leg]
-    lane = _Lane(
-        (begin < end) & (table.opens[row] <= first),
-        begin,
-        zero,
-        batches(row, zero),
-        jax.vmap(partial(model_of, carry))(row),
-        teachers(carry, row),
-    )
-    if trials == 1:  # whose legs have one turn each
-        return turn(first, (lane, carry))[1]
-    return jax.lax.fori_loop(first, table.turn_begin[leg + 1], turn, (lane, carry))[1]
+    return jax.vmap(batch)(rows, steps)
+
+
+def _teachers(code: Code, table: Table, carry: Carry, rows: jax.Array) -> Params:
+    """One for each lane where the algorithm has its own; None where the model is the teacher."""
+    teach = code.algorithm.teach
+    if not (teach and code.local.distillation):
+        return None
+
+    def teacher(row: jax.Array) -> Params:
+        return teach(state_of(carry, table.trial[row]), trees.row(table.starting, row))
+
+    return jax.vmap(teacher)(rows)
 
 
 def _own_lanes(code: Code, table: Table, leg: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -31,6 +31,14 @@ class Started(NamedTuple):
 
     Attributes:
         start: The device, the lanes (clients that train at once) and the memory that it takes.
+
+    Example:
+        >>> import stragglers as st
+        >>> events = st.simulate_events(task, schedule, algorithm, local)  # as in `st.simulate`
+        >>> started = next(events)
+        >>> started.start.lanes
+        1
+        >>> events.close()  # training ends, and the device's memory is free
     """
 
     start: Start
@@ -47,6 +55,13 @@ class Progressed(NamedTuple):
         time_s: Simulated seconds since training began.
         metrics: Those of the last evaluation; None before the first.
         trial: Position of the trial's result.
+
+    Example:
+        >>> import stragglers as st
+        >>> events = st.simulate_events(task, schedule, algorithm, local)  # as in `st.simulate`
+        >>> progress = [event for event in events if isinstance(event, st.Progressed)]
+        >>> progress[-1].step == progress[-1].steps == schedule.steps
+        True
     """
 
     step: int
@@ -64,6 +79,12 @@ class Evaluated(NamedTuple):
     Attributes:
         point: What was measured, and when: a point of the curve.
         trial: Position of the trial's result.
+
+    Example:
+        >>> import stragglers as st
+        >>> events = st.simulate_events(task, schedule, algorithm, local)  # as in `st.simulate`
+        >>> [event.point.updates for event in events if isinstance(event, st.Evaluated)]
+        [8]
     """
 
     point: Point
@@ -76,6 +97,12 @@ class Diverged(NamedTuple):
     Attributes:
         reason: What happened after which server step, and what to do.
         trial: Position of the trial's result.
+
+    Example:
+        >>> import stragglers as st
+        >>> events = st.simulate_events(task, schedule, algorithm, local)  # as in `st.simulate`
+        >>> [event.reason for event in events if isinstance(event, st.Diverged)]
+        []
     """
 
     reason: str
@@ -89,7 +116,14 @@ class ChunkEnded(NamedTuple):
     then used again. Copy what is to be kept.
 
     Attributes:
-        snapshot: What it takes to resume; `runs.checkpoint` writes it to the disk.
+        snapshot: What it takes to resume; `st.run` writes it to the disk.
+
+    Example:
+        >>> import stragglers as st
+        >>> events = st.simulate_events(task, schedule, algorithm, local)  # as in `st.simulate`
+        >>> ends = [event.snapshot.step for event in events if isinstance(event, st.ChunkEnded)]
+        >>> ends[-1]
+        4
     """
 
     snapshot: Snapshot
@@ -101,6 +135,13 @@ class Finished(NamedTuple):
     Attributes:
         result: The trial's curve, weights and counters.
         trial: Position of the trial's result.
+
+    Example:
+        >>> import stragglers as st
+        >>> events = st.simulate_events(task, schedule, algorithm, local)  # as in `st.simulate`
+        >>> *_, finished = events
+        >>> finished.result.trained
+        8
     """
 
     result: Result

@@ -32,38 +32,42 @@ def interpret(
     overdue: dict[int, float] = {}  # when clients that are given up before will report
     events: list[tuple[float, int, int]] = [(starts(0, 0.0), DISPATCH, 0)]
     groups = 1
-    while events:
-        now, kind, number = events[0]
-        if now == np.inf:
-            break
-        if coordinator.version == steps:
-            if now > coordinator.step_times[-1]:
-                coordinator.over = True
-            if late_seconds is None and now > coordinator.step_times[-1]:
-                break
-        heapq.heappop(events)
-        refill = False
+
+    def start(now: float) -> None:
+        if round_timeout is not None:
+            heapq.heappush(events, (now + round_timeout, TIMEOUT, coordinator.version))
+        for order in coordinator.dispatch(now):
+            report = now + latency(order.dispatch, order.client)
+            deltas[order.dispatch] = train(order)
+            if patience is not None and report > now + patience:
+                overdue[order.dispatch], report = report, now + patience
+            heapq.heappush(events, (report, REPORT, order.dispatch))
+        if late_seconds is not None:
+            heapq.heappush(events, (now + late_seconds, DEADLINE, coordinator.groups))
+
+    def may_start_after(now: float, kind: int, number: int) -> bool:
+        """Tells the coordinator what happens, and whether another group may start then."""
         if kind == REPORT and number in overdue:
             heapq.heappush(events, (overdue.pop(number), REPORT, number))
-            refill = coordinator.give_up(number, now)
-        elif kind == REPORT:
-            refill = coordinator.receive(number, deltas.pop(number), now)
-        elif kind == TIMEOUT:
-            refill = coordinator.time_out(number, now)
-        elif kind == DEADLINE:
+            return coordinator.give_up(number, now)
+        if kind == REPORT:
+            return coordinator.receive(number, deltas.pop(number), now)
+        if kind == TIMEOUT:
+            return coordinator.time_out(number, now)
+        if kind == DEADLINE:
             coordinator.expire(now)
         elif coordinator.version < steps:
-            if round_timeout is not None:
-                heapq.heappush(events, (now + round_timeout, TIMEOUT, coordinator.version))
-            for order in coordinator.dispatch(now):
-                report = now + latency(order.dispatch, order.client)
-                deltas[order.dispatch] = train(order)
-                if patience is not None and report > now + patience:
-                    overdue[order.dispatch], report = report, now + patience
-                heapq.heappush(events, (report, REPORT, order.dispatch))
-            if late_seconds is not None:
-                heapq.heappush(events, (now + late_seconds, DEADLINE, coordinator.groups))
-        if refill:
+            start(now)
+        return False
+
+    while events and events[0][0] < np.inf:
+        now, kind, number = events[0]
+        if coordinator.version == steps and now > coordinator.step_times[-1]:
+            coordinator.over = True
+            if late_seconds is None:
+                break
+        heapq.heappop(events)
+        if may_start_after(now, kind, number):
             heapq.heappush(events, (starts(groups, now), DISPATCH, number))
             groups += 1
     coordinator.finish()

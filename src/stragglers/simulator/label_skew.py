@@ -23,6 +23,10 @@ Distillation, the proximal term and the evaluation see z itself.
 
 n_c has 16 bits and saturates at 65,535. Eight bits would saturate at 255, and clients have more
 examples of a class; beyond 65,535 the margin is less than tau / 16 anyway.
+
+Example:
+    >>> import stragglers as st
+    >>> local = st.Local(0.05, 20, label_skew=st.label_skew.Adjusted(tau=0.5))
 """
 
 import math

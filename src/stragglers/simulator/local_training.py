@@ -17,6 +17,8 @@ the model's own logits.
 
 import math
 from collections.abc import Callable
+from numbers import Real
+from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import jax
@@ -25,7 +27,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from stragglers._core.errors import BadInput, shown
+from stragglers._core.errors import BadInput, check_type, shown
 from stragglers._core.shuffle import hashed, seed_word, shuffled
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Download, Params
@@ -37,23 +39,50 @@ from stragglers.tasks.base import Lesson, Task
 
 
 class Local(NamedTuple):
-    """How every client trains."""
+    """How every client trains: SGD from the model w0 that it was sent::
+
+        w <- w - learning_rate * gradient of the loss,      delta = w0 - w
+        loss = mean supervised loss + distillation * distance to the teacher
+             + proximal / 2 * |w - w0|^2
+
+    Attributes:
+        learning_rate: Learning rate of local SGD.
+        batch_size: Examples of a local step.
+        last_batch: The last batch of a client: filled from a fresh reshuffle, kept short, or
+            dropped.
+        distillation: Weight rho of distillation towards the teacher.
+        distillation_loss: Distance between the logits of client and teacher.
+        distillation_term: Reduction of the distance over a batch.
+        temperature: Softmax temperature of distillation.
+        proximal: Weight nu of the distance to the start, as in FedProx.
+        bfloat16: Whether networks compute in bfloat16; weights and gradients keep their precision.
+        label_skew: Supervised loss for clients that lack classes; None for plain cross-entropy.
+
+    Example:
+        >>> import stragglers as st
+        >>> local = st.Local(learning_rate=0.05, batch_size=20)
+        >>> local._replace(label_skew=st.label_skew.Damped(alpha=0.1)).label_skew
+        Damped(alpha=0.1)
+    """
 
     learning_rate: float
     batch_size: int
-    # The last batch of a client: filled from a fresh reshuffle, kept short, or dropped.
     last_batch: Literal["fill", "keep", "drop"] = "fill"
-    distillation: float = 0.0  # rho
+    distillation: float = 0.0
     distillation_loss: Literal["cross_entropy", "kl", "logit_mse"] = "cross_entropy"
-    distillation_term: Literal["mean", "sum"] = "mean"  # over a batch
+    distillation_term: Literal["mean", "sum"] = "mean"
     temperature: float = 1.0
-    proximal: float = 0.0  # nu
-    bfloat16: bool = False  # networks compute in it; weights and gradients stay as they are
-    label_skew: LabelSkew | None = None  # the supervised loss; None: plain cross-entropy
+    proximal: float = 0.0
+    bfloat16: bool = False
+    label_skew: LabelSkew | None = None
 
 
 def check_local(local: Local) -> None:
     """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
+    check_type("local", local, Local, "st.Local")
+    for name in ("learning_rate", "temperature", "distillation", "proximal"):
+        check_type(f"Local: {name}", getattr(local, name), Real, "a number")
+    check_type("Local: label_skew", local.label_skew, (LabelSkew, NoneType), "one of st.label_skew")
     for name, kind in get_type_hints(Local).items():
         value = getattr(local, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
@@ -92,7 +121,7 @@ def on_device(task: Task, mesh: Mesh | None = None, skew: LabelSkew | None = Non
     return Data(x, y, on_all(mesh, label_skew.label_counts(task.y, task.offsets, classes)))
 
 
-def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
+def classes_of(lesson: Lesson, params: Params, x: NDArray[np.generic]) -> int:
     """How many classes a model tells apart."""
 
     def logits(params: Params, x: jax.Array) -> jax.Array:
@@ -104,12 +133,12 @@ def classes_of(lesson: Lesson, params: Params, x: Any) -> int:
 class LocalJob(NamedTuple):
     """One client's work; scalars, or columns over clients."""
 
-    dispatch: Any  # its number in the schedule: the address of all its randomness
-    first: Any  # its first row in the data
-    size: Any  # n, its number of examples
-    positions: Any  # examples to go through, epochs included
-    steps: Any  # batches to train on
-    client: Any = None  # its row of `Data.counts`, if these have rows
+    dispatch: jax.Array  # its number in the schedule: the address of all its randomness
+    first: jax.Array  # its first row in the data
+    size: jax.Array  # n, its number of examples
+    positions: jax.Array  # examples to go through, epochs included
+    steps: jax.Array  # batches to train on
+    client: jax.Array | None = None  # its row of `Data.counts`, if these have rows
 
 
 def local_steps(
@@ -144,46 +173,12 @@ class LocalSgd(NamedTuple):
 
 def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
     """Builds one step of local SGD."""
-    distance, skew = _distance(local), label_skew.acting(local.label_skew)
+    gradient = jax.grad(_objective(lesson, local))
+    skew = label_skew.acting(local.label_skew)
 
-    def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
-        if not local.bfloat16:
-            return lesson.model.apply(params, x, key)
-        params, x = trees.cast((params, x), jnp.bfloat16)
-        return lesson.model.apply(params, x, key).astype(jnp.float32)
-
-    def objective(
-        params: Params,
-        sent: Download,
-        x: jax.Array,
-        y: jax.Array,
-        valid: jax.Array,
-        key: jax.Array,
-        terms: tuple[Any, Any],
-    ) -> jax.Array:
-        logits = network(params, x, key)
-        losses = lesson.loss(_calibrated(logits, *terms), y)
-        count = jnp.maximum(jnp.sum(valid), 1) if local.last_batch == "keep" else len(x)
-        if local.distillation:
-            teacher = jax.lax.stop_gradient(network(sent.teacher, x, None))
-            psi = distance(logits, teacher)
-            if lesson.position_weight:
-                psi = psi * lesson.position_weight(y)
-            rho = local.distillation * (count if local.distillation_term == "sum" else 1)
-            losses = losses + rho * _total(psi)
-        total = jnp.mean(losses)
-        if local.last_batch == "keep":
-            total = jnp.sum(losses, where=valid) / count
-        if local.proximal:
-            drift = trees.subtract(params, sent.model)
-            total = total + local.proximal / 2 * _square(drift)
-        if lesson.penalty:
-            total = total + lesson.penalty(params)
-        return total
-
-    def batch(seed: jax.Array, job: LocalJob, step: jax.Array) -> Batch:
+    def batch(seed: jax.Array, job: LocalJob, number: jax.Array) -> Batch:
         size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
-        position = jnp.asarray(step, jnp.uint32) * np.uint32(local.batch_size)
+        position = jnp.asarray(number, jnp.uint32) * np.uint32(local.batch_size)
         position = position + jnp.arange(local.batch_size, dtype=jnp.uint32)
         dispatch = jnp.asarray(job.dispatch, jnp.uint32)
         epoch = hashed(jnp.asarray(seed, jnp.uint32), dispatch, position // size)
@@ -195,25 +190,65 @@ def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
         seed: jax.Array,
         sent: Download,
         job: LocalJob,
-        step: jax.Array,
+        number: jax.Array,
         params: Params,
         examples: Batch,
     ) -> Params:
         key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
-        augment, dropout = jax.random.split(jax.random.fold_in(key, step))
-        x = lesson.prepare(data.x[examples.row], augment)
-        terms = (None, None)
+        augment, dropout = jax.random.split(jax.random.fold_in(key, number))
+        x, terms = lesson.prepare(data.x[examples.row], augment), (None, None)
         if skew:
             assert data.counts is not None  # on_device(task, mesh, client.label_skew)
             counts = data.counts if job.client is None else data.counts[job.client]
             terms = label_skew.terms(skew, counts, job.size, jnp)
-        gradient = jax.grad(objective)(
-            params, sent, x, data.y[examples.row], examples.valid, dropout, terms
-        )
+        y = data.y[examples.row]
+        g = gradient(params, sent, x, y, examples.valid, dropout, terms)
         # Added, not subtracted: a form that a GPU's matrix product can end with.
-        return jax.tree.map(lambda w, g: -local.learning_rate * g + w, params, gradient)
+        return jax.tree.map(lambda w, dw: -local.learning_rate * dw + w, params, g)
 
     return LocalSgd(batch, step)
+
+
+def _objective(lesson: Lesson, local: Local) -> Callable[..., jax.Array]:
+    """Builds the loss of one batch: the three terms of the equations above, and the penalty."""
+    psi, keep = _distance(local), local.last_batch == "keep"
+
+    def network(params: Params, x: jax.Array, key: jax.Array | None) -> jax.Array:
+        if not local.bfloat16:
+            return lesson.model.apply(params, x, key)
+        params, x = trees.cast((params, x), jnp.bfloat16)
+        return lesson.model.apply(params, x, key).astype(jnp.float32)
+
+    def distillation(
+        logits: jax.Array, teacher: Params, x: jax.Array, y: jax.Array, count: jax.Array | int
+    ) -> jax.Array:
+        taught = psi(logits, jax.lax.stop_gradient(network(teacher, x, None)))
+        if lesson.position_weight:
+            taught = taught * lesson.position_weight(y)
+        rho = local.distillation * (count if local.distillation_term == "sum" else 1)
+        return rho * jnp.sum(taught, axis=tuple(range(1, taught.ndim)))
+
+    def objective(
+        params: Params,
+        sent: Download,
+        x: jax.Array,
+        y: jax.Array,
+        valid: jax.Array,
+        key: jax.Array,
+        terms: tuple[jax.Array | None, jax.Array | None],
+    ) -> jax.Array:
+        logits = network(params, x, key)
+        losses = lesson.loss(_calibrated(logits, *terms), y)
+        count = jnp.maximum(jnp.sum(valid), 1) if keep else len(x)
+        if local.distillation:
+            losses = losses + distillation(logits, sent.teacher, x, y, count)
+        total = jnp.sum(losses, where=valid) / count if keep else jnp.mean(losses)
+        if local.proximal:
+            drift = trees.subtract(params, sent.model)
+            total = total + local.proximal / 2 * _square(drift)
+        return total + lesson.penalty(params) if lesson.penalty else total
+
+    return objective
 
 
 def local_training(
@@ -259,20 +294,20 @@ def on_own_data(
             return sent.model
         positions = np.array([int(epochs * len(x))])
         steps = local_steps(positions, local, cut=False)
-        job = LocalJob(sent.dispatch, 0, len(x), int(positions[0]), int(steps[0]))
+        job = LocalJob(*map(jnp.int32, (sent.dispatch, 0, len(x), positions[0], steps[0])))
         data = Data(jnp.asarray(x), jnp.asarray(y))
         if skew:
             classes = classes_of(lesson, sent.model, x[:1])
             counts = label_skew.label_counts(np.asarray(y), np.array([0, len(y)]), classes)
             data = data._replace(counts=jnp.asarray(counts[0]))
         download = Download(*(jax.tree.map(jnp.asarray, w) for w in (sent.model, sent.teacher)))
-        delta = train(data, seed_word(seed), download, jax.tree.map(np.int32, job))
+        delta = train(data, seed_word(seed), download, job)
         return trees.subtract(download.model, delta)
 
     return trained
 
 
-def _calibrated(logits: jax.Array, factor: Any, addend: Any) -> jax.Array:
+def _calibrated(logits: jax.Array, factor: jax.Array | None, addend: jax.Array | None) -> jax.Array:
     """What the supervised loss sees of the logits; see label_skew.py."""
     if factor is not None:
         logits = logits * factor.astype(logits.dtype)
@@ -298,10 +333,6 @@ def _distance(local: Local) -> Callable[[jax.Array, jax.Array], jax.Array]:
     return {"cross_entropy": cross_entropy, "kl": kl, "logit_mse": logit_mse}[
         local.distillation_loss
     ]
-
-
-def _total(values: jax.Array) -> jax.Array:
-    return jnp.sum(values, axis=tuple(range(1, values.ndim)))
 
 
 def _square(tree: Params) -> jax.Array:

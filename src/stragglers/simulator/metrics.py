@@ -13,7 +13,7 @@ prior_matching.py separates what a model recognises from where its decision thre
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -116,7 +116,7 @@ def _shares(name: str, amount: NDArray[np.float64], of: NDArray[np.float64]) -> 
     return dict(zip(names, values, strict=True))
 
 
-def _parts(gaps: Any, data: TestData) -> prior_matching.Parts:
+def _parts(gaps: tuple[jax.Array, jax.Array], data: TestData) -> prior_matching.Parts:
     # JAX keeps the copies that it makes of what is on the device.
     gap, recognised, group, part, real = (
         np.asarray(column).ravel() for column in (*gaps, data.group, data.part, data.real)

@@ -11,8 +11,8 @@ local steps of all lanes together. Of the clients whose model is there, a lane t
 the one with the longest way still to go. For one trial that is longest first, which comes within a
 third of the best packing at worst, and in practice next to the bound; as it does for several.
 
-    span    ticks until some client ends; none where lanes start what the last turn brought
-    turn    a server step of one trial; its clients of the next version may start after it
+engine.py defines lane, tick, span, turn and leg. A span has no ticks where lanes only start what
+the turn before brought.
 """
 
 import heapq

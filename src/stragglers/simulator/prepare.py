@@ -22,7 +22,7 @@ from stragglers.planning.schedule import Schedule
 from stragglers.planning.training_rows import Rows, rows_of
 from stragglers.simulator import device_mesh as meshes
 from stragglers.simulator import engine, metrics, server_step
-from stragglers.simulator.device_table import table_of
+from stragglers.simulator.device_table import Jobs, table_of
 from stragglers.simulator.engine import Feed
 from stragglers.simulator.local_training import Local, check_local, local_steps, on_device
 from stragglers.simulator.memory import Memory, check_fits, device_bytes, in_use, tree_bytes
@@ -99,56 +99,61 @@ def set_up(
         for trial in trials
     ]
     joint = join(each)
-    sizes = task.population.examples[joint.client]
-    steps = np.where(sizes > 0, local_steps(joint.examples, local, joint.cut), 0)
-    weight = weigh(Reports(joint.staleness, sizes, steps, joint.step, joint.before))
-    if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise BadInput("weights of reports must be finite and not negative")
+    jobs = _jobs(task, joint.rows, local, weigh)
     seeds = np.array([seed_word(trial.seed) for trial in trials])
     params = first_models(task, seeds)
-    weight = weight.astype(jnp.result_type(*jax.tree.leaves(params)))
+    jobs = jobs._replace(weight=jobs.weight.astype(jnp.result_type(*jax.tree.leaves(params))))
     legs = legs_of(stops, len(trials))
-    load = Load(joint.trial, joint.version, np.maximum(steps, 1), legs, len(trials))
-    width = lanes or default_lanes(load, meshes.size(mesh))
-    if width % meshes.size(mesh):
-        raise BadInput(f"lanes={width}; expected a multiple of the {meshes.size(mesh)} devices")
-    carry = server_step.start(algorithm, params, joint.slots, int(legs[-1]), mesh)
+    load = Load(joint.trial, joint.rows.version, np.maximum(jobs.steps, 1), legs, len(trials))
+    carry = server_step.start(algorithm, params, joint.rows.slots, int(legs[-1]), mesh)
     data = on_device(task, mesh, local.label_skew)
-    by_client = data.counts is not None and data.counts.ndim == 2
+    if data.counts is not None and data.counts.ndim == 2:
+        jobs = jobs._replace(client=joint.rows.client)
     seeds = meshes.on_all(mesh, seeds)
     every = metrics.test_data(task, mesh=mesh)
     some = every if curve_examples is None else metrics.test_data(task, curve_examples, mesh)
-    while True:
+    works = [_work(rows, jobs.steps[joint.trial == trial]) for trial, rows in enumerate(each)]
+
+    def built(width: int) -> Setup:
         packing = pack(load, width)
-        table = table_of(
-            joint,
-            packing,
-            sizes,
-            task.offsets[joint.client],
-            steps,
-            weight,
-            joint.client if by_client else None,
-        )
-        feed = Feed(meshes.on_all(mesh, table), data, seeds)
+        feed = Feed(meshes.on_all(mesh, table_of(joint, packing, jobs)), data, seeds)
         advance = engine.program(task, algorithm, local, carry, feed, mesh)
         models = 1 + len(algorithm.others)
-        memory = _memory(task, carry, feed, advance, every, some, mesh, models)
-        narrower = _narrower(width, memory, meshes.size(mesh))
-        if lanes or narrower == width:
-            break
-        width = narrower
-    works = [_work(rows, steps[joint.trial == trial]) for trial, rows in enumerate(each)]
-    start = Start(
-        device=jax.devices()[0].device_kind,
-        devices=meshes.size(mesh),
-        trials=len(trials),
-        models=models,
-        lanes=width,
-        packing=packing.efficiency,
-        memory=memory,
-    )
-    check_fits(memory)
-    return Setup(mesh, legs, carry, feed, advance, works, every, some, start)
+        start = Start(
+            device=jax.devices()[0].device_kind,
+            devices=meshes.size(mesh),
+            trials=len(trials),
+            models=models,
+            lanes=width,
+            packing=packing.efficiency,
+            memory=_memory(task, carry, feed, advance, every, some, mesh, models),
+        )
+        return Setup(mesh, legs, carry, feed, advance, works, every, some, start)
+
+    setup = built(_width(lanes, load, mesh))
+    while not lanes and (width := _narrower(setup.start)) < setup.start.lanes:
+        del setup  # its table would count as memory that others use
+        setup = built(width)
+    check_fits(setup.start.memory)
+    return setup
+
+
+def _jobs(task: Task, rows: Rows, local: Local, weigh: Weigh) -> Jobs:
+    """What each row trains on, and the weight of its report."""
+    size = task.population.examples[rows.client]
+    steps = np.where(size > 0, local_steps(rows.examples, local, rows.cut), 0)
+    weight = weigh(Reports(rows.staleness, size, steps, rows.step, rows.before))
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise BadInput("weights of reports must be finite and not negative")
+    return Jobs(size, task.offsets[rows.client], steps, weight)
+
+
+def _width(lanes: int | None, load: Load, mesh: Mesh | None) -> int:
+    devices = meshes.size(mesh)
+    width = lanes or default_lanes(load, devices)
+    if width % devices:
+        raise BadInput(f"lanes={width}; expected a multiple of the {devices} devices")
+    return width
 
 
 def _check_clients(task: Task, schedule: Schedule) -> None:
@@ -183,13 +188,14 @@ def default_lanes(load: Load, devices: int = 1) -> int:
     return int(lanes[np.argmin(ticks * (each + TICK_COST))])
 
 
-def _narrower(lanes: int, memory: Memory, devices: int) -> int:
+def _narrower(start: Start) -> int:
     """As many as the device has memory for, if a program takes so much for each; one at least."""
+    lanes, memory = start.lanes, start.memory
     room = device_bytes() - memory.training + memory.program
     if memory.program <= room:
         return lanes
-    each = min(lanes // devices - 1, lanes * room // memory.program // devices)
-    return devices * max(each, 1)
+    each = min(lanes // start.devices - 1, lanes * room // memory.program // start.devices)
+    return start.devices * max(each, 1)
 
 
 def _work(rows: Rows, steps: NDArray[np.int64]) -> Work:

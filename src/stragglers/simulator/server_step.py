@@ -8,7 +8,7 @@ hold is summed where it is taken (see device_mesh.py).
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Algorithm, Params, State, Sum
+from stragglers.algorithms.trees import Tree
 from stragglers.simulator import device_mesh as devices
 from stragglers.simulator.device_table import Table, power_of_two, rounded
 
@@ -92,7 +93,7 @@ def models_of(algorithm: Algorithm, carry: Carry) -> Params:
     return jax.vmap(algorithm.params)(carry.server)
 
 
-def _all_finite(tree: Any) -> jax.Array:
+def _all_finite(tree: Params) -> jax.Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
@@ -106,5 +107,5 @@ def add(buckets: Sum, slot: jax.Array, report: Sum) -> Sum:
     return trees.set_row(buckets, slot, trees.add(trees.row(buckets, slot), report))
 
 
-def _with_axis(tree: Any) -> Any:
+def _with_axis(tree: Tree) -> Tree:
     return jax.tree.map(lambda x: x[None], tree)

@@ -14,14 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Literal, TypedDict, Unpack
+from numbers import Integral
+from typing import Literal, TypedDict, Unpack
 
 import jax
 import numpy as np
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type, did_you_mean
 from stragglers.algorithms import trees
-from stragglers.algorithms.base import Algorithm, Params
+from stragglers.algorithms.base import Algorithm, Params, State
 from stragglers.planning.report_weights import Weigh, report_weights
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator import metrics
@@ -35,7 +36,7 @@ from stragglers.simulator.events import (
     Snapshot,
     Started,
 )
-from stragglers.simulator.local_training import Local
+from stragglers.simulator.local_training import Local, check_local
 from stragglers.simulator.prepare import Start, Trial, set_up
 from stragglers.simulator.trial_state import Result, TrialState
 from stragglers.tasks.base import Task
@@ -85,7 +86,7 @@ def simulate(
         >>> import optax
         >>> import stragglers as st
         >>> task = st.glyphs(writers=12)
-        >>> fleet = st.Fleet(task.clients, st.PER_DOMAIN)
+        >>> fleet = st.Fleet(task.population, st.PER_DOMAIN)
         >>> schedule = st.schedule(fleet, st.Rounds(goal=2, cohort=3), updates=8)
         >>> algorithm, local = st.fedavg(optax.sgd(1.0)), st.Local(0.05, 20)
         >>> result = st.simulate(task, schedule, algorithm, local)
@@ -135,23 +136,16 @@ def simulate_events(
         BadInput: If the arguments contradict each other, or the device's memory is too small.
 
     Example:
-        >>> import optax
-        >>> from stragglers.algorithms.fedavg import fedavg
-        >>> from stragglers.planning.latency import PER_DOMAIN, latency
-        >>> from stragglers.planning.rounds import over_selected
-        >>> from stragglers.simulator.local_training import Local
-        >>> from stragglers.tasks.glyphs import glyphs
-        >>> task = glyphs(writers=12)
-        >>> delay = latency(task.population, PER_DOMAIN, seed=0)
-        >>> schedule = over_selected(12, delay, seed=0, updates=8, goal=2, cohort=3)
-        >>> server, local = fedavg(optax.sgd(1.0)), Local(0.05, 20)
-        >>> for event in simulate_events(task, schedule, server, local, evaluate_at=[2], chunk=2):
+        >>> import stragglers as st
+        >>> trained = st.simulate_events(  # the arguments are those of the example of `st.simulate`
+        ...     task, schedule, algorithm, local, evaluate_at=[2], chunk=2)
+        >>> for event in trained:
         ...     match event:
-        ...         case Progressed(step=step, steps=steps):
+        ...         case st.Progressed(step=step, steps=steps):
         ...             print(f"server step {step} of {steps}")
-        ...         case Evaluated(point):
+        ...         case st.Evaluated(point):
         ...             print(f"evaluated after {point.updates} client updates")
-        ...         case Finished(result):
+        ...         case st.Finished(result):
         ...             print(f"{result.trained} clients have trained, {result.dropped} dropped")
         server step 2 of 4
         evaluated after 4 client updates
@@ -159,35 +153,14 @@ def simulate_events(
         evaluated after 8 client updates
         8 clients have trained, 0 dropped
     """
-    return events_together(task, [Trial(schedule, seed)], algorithm, local, **options)
-
-
-def simulate_together(
-    task: Task,
-    trials: Sequence[Trial],
-    algorithm: Algorithm,
-    local: Local,
-    **options: Unpack[Options],
-) -> list[Result]:
-    """Trains trials of one experiment in one program, each as if it were alone.
-
-    An algorithm with several models (`algorithms.base.all_of`) has a result for each of them, trial
-    after trial.
-    """
-    return results(events_together(task, trials, algorithm, local, **options))
-
-
-def events_together(
-    task: Task,
-    trials: Sequence[Trial],
-    algorithm: Algorithm,
-    local: Local,
-    **options: Unpack[Options],
-) -> Iterator[Event]:
-    """Trains as `simulate_together` does, and yields what happens: all events name their trial."""
-    simulation = Simulation(task, trials, algorithm, local, **options)
-    yield Started(simulation.start)
-    yield from simulation.events(simulation.first())
+    check_type("task", task, Task, "a task, such as st.glyphs()")
+    check_type("schedule", schedule, Schedule, "what st.schedule returns")
+    check_type("algorithm", algorithm, Algorithm, "an Algorithm, such as st.fedavg returns")
+    check_type("seed", seed, Integral, "a whole number of at least 0")
+    check_local(local)
+    for name in options.keys() - Options.__annotations__:
+        raise BadInput(f"unknown option {name!r}; {did_you_mean(name, Options.__annotations__)}")
+    return Simulation(task, [Trial(schedule, seed)], algorithm, local, **options).run()
 
 
 def results(events: Iterator[Event]) -> list[Result]:
@@ -196,7 +169,10 @@ def results(events: Iterator[Event]) -> list[Result]:
 
 
 class Simulation:
-    """Trials in one program: compiled, and all data on the device.
+    """Trials in one program: compiled, and all data on the device. Each trains as if it were alone.
+
+    Events name their trial. An algorithm with several models (`algorithms.base.all_of`) has a
+    result for each of them, trial after trial.
 
     To resume, prepare, restore and iterate:
 
@@ -252,6 +228,11 @@ class Simulation:
         carry, params = self.setup.carry, self.algorithm.params
         models = (_of(params, carry.server, trial) for trial, _ in self.places)
         return Snapshot(0, 0.0, carry, tuple(map(TrialState, models)))
+
+    def run(self) -> Iterator[Event]:
+        """Trains from the beginning to the end, and yields what happens."""
+        yield Started(self.start)
+        yield from self.events(self.first())
 
     def events(self, snapshot: Snapshot) -> Iterator[Event]:
         """Trains on from a snapshot, whose arrays are given away, and yields what happens."""
@@ -342,7 +323,7 @@ class Simulation:
                 place,
             )
 
-    def _exactly(self) -> AbstractContextManager[Any]:
+    def _exactly(self) -> AbstractContextManager[object]:
         return jax.default_matmul_precision(self.precision) if self.precision else nullcontext()
 
 
@@ -357,6 +338,6 @@ def _next_length(length: int, seconds: float) -> int:
 
 
 @partial(jax.jit, static_argnums=0)
-def _of(what: Callable[[Any], Params], server: Any, trial: int) -> Params:
+def _of(what: Callable[[State], Params], server: State, trial: int) -> Params:
     """A trial's model, in buffers of its own: the carry's are given away to the next chunk."""
     return what(trees.row(server, trial))

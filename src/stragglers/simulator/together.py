@@ -27,28 +27,30 @@ class Apart(Exception):
         self.steps = steps  # of each trial
 
 
+COLUMNS = (  # of `Rows`, over clients
+    "dispatch",
+    "client",
+    "examples",
+    "cut",
+    "version",
+    "staleness",
+    "step",
+    "before",
+    "joins",
+    "teacher",
+    "slot",
+    "corrupt",
+)
+
+
 class Joint(NamedTuple):
-    """The columns of `Rows`, over the clients of all trials by version, then by trial."""
+    """The rows of all trials as one table."""
 
-    trial: NDArray[np.int32]
-    dispatch: NDArray[np.int32]
-    client: NDArray[np.int32]
-    examples: NDArray[np.int64]
-    cut: NDArray[np.bool_]
-    version: NDArray[np.int32]
-    staleness: NDArray[np.int32]
-    step: NDArray[np.int32]
-    before: NDArray[np.int32]
-    teacher: NDArray[np.int32]
-    slot: NDArray[np.int32]  # among its own trial's
-    corrupt: NDArray[np.int32]
-
-    on_time_slot: NDArray[np.int32]  # [trials, steps]
-    late_begin: NDArray[np.integer]  # [trials, steps + 1]
-    late_slot: NDArray[np.int32]  # of all trials' late buckets, one trial after another
-    late_round: NDArray[np.int32]
-    late_trial: NDArray[np.int32]
-    slots: int  # of each trial; slot number `slots` is always empty
+    rows: (
+        Rows  # clients by version, then by trial; what is over server steps has axes [trials, ...]
+    )
+    trial: NDArray[np.int32]  # of each client
+    late_trial: NDArray[np.int32]  # of each late bucket: one trial after another
     trials: int
 
 
@@ -60,23 +62,28 @@ def join(each: Sequence[Rows]) -> Joint:
     slots = max(rows.slots for rows in each)
     order = np.argsort(np.concatenate([rows.version for rows in each]), kind="stable")
 
-    def column(name: str) -> NDArray:
-        return np.concatenate([getattr(rows, name) for rows in each])[order]
-
-    def empty_as_one(rows: Rows, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        return np.where(values == rows.slots, slots, values).astype(np.int32)
+    def empty_as_one(own: Rows, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.where(values == own.slots, slots, values).astype(np.int32)
 
     late = np.array([len(rows.late_slot) for rows in each])
     number = np.arange(len(each), dtype=np.int32)
     return Joint(
+        rows=Rows(
+            **{
+                name: np.concatenate([getattr(rows, name) for rows in each])[order]
+                for name in COLUMNS
+            },
+            begin=np.stack([rows.begin for rows in each]),
+            on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each]),
+            late_begin=np.stack([rows.late_begin for rows in each])
+            + (late.cumsum() - late)[:, None],
+            late_slot=np.concatenate([empty_as_one(rows, rows.late_slot) for rows in each]),
+            late_round=np.concatenate([rows.late_round for rows in each]),
+            late=np.stack([rows.late for rows in each]),
+            slots=slots,
+        ),
         trial=np.repeat(number, [len(rows.version) for rows in each])[order],
-        **{name: column(name) for name in Joint._fields[1:12]},
-        on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each]),
-        late_begin=np.stack([rows.late_begin for rows in each]) + (late.cumsum() - late)[:, None],
-        late_slot=np.concatenate([empty_as_one(rows, rows.late_slot) for rows in each]),
-        late_round=np.concatenate([rows.late_round for rows in each]),
         late_trial=np.repeat(number, late),
-        slots=slots,
         trials=len(each),
     )
 

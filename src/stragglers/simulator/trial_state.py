@@ -5,11 +5,13 @@ nothing. A trial has diverged when its weights are not finite, or when nothing b
 from the clients of one server step after another: HOPELESS in a row, or all that there are.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stragglers._core import tables
 from stragglers.algorithms.base import Params
 from stragglers.planning.schedule import Schedule
 from stragglers.simulator.metrics import Metrics, TestData
@@ -34,7 +36,7 @@ class Point(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What comes of a trial.
+    """What comes of a trial: its curve, weights and counters. It prints as its curve.
 
     Attributes:
         curve: A `Point` for each evaluation, the last one at the end of training.
@@ -45,8 +47,16 @@ class Result(NamedTuple):
         dropped: Number of those whose report was not finite and counts nowhere.
         diverged: What happened, if training diverged; else None.
         start: The device, the lanes and the memory that the trial had.
-        clients: Percentiles of accuracy over each group's clients at the end (see
-            `metrics.per_client`); None if no test example belongs to a client.
+        clients: Percentiles of accuracy over each group's clients at the end; None if no test
+            example belongs to a client.
+
+    Example:
+        >>> result.curve[-1].metrics["total_accuracy"] > 0.1  # as in `st.simulate`
+        True
+        >>> result  # doctest: +ELLIPSIS
+        8 clients have trained, 0 dropped
+        <BLANKLINE>
+         step   time [s]   updates   straggler accuracy [%]   ...
     """
 
     curve: tuple[Point, ...]
@@ -57,6 +67,29 @@ class Result(NamedTuple):
     diverged: str | None
     start: Start
     clients: dict[str, list[float]] | None = None
+
+    def _parts(self) -> Iterator[str | tables.Block]:
+        if self.diverged:
+            yield self.diverged
+        yield f"{self.trained:,} clients have trained, {self.dropped:,} dropped"
+        if self.curve:
+            yield tables.of_curve(self._columns())
+
+    __repr__ = tables.as_text
+    _repr_html_ = tables.as_html
+
+    def to_pandas(self) -> Any:
+        """A row for each evaluation: a pandas frame.
+
+        Raises:
+            BadInput: If pandas is not installed.
+        """
+        return tables.frame(self._columns())
+
+    def _columns(self) -> dict[str, list[Any]]:
+        rows = [point._asdict() | point.metrics for point in self.curve]
+        names = [name for row in rows[:1] for name in row if name != "metrics"]
+        return {name: [row[name] for row in rows] for name in names}
 
 
 class TrialState(NamedTuple):

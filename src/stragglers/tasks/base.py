@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers.planning import subset
 from stragglers.planning.population import Population
 from stragglers.tasks.models.base import Model, Params
@@ -35,6 +35,18 @@ class Lesson(NamedTuple):
 
 
 class Task(NamedTuple):
+    """Clients' examples, a test set, who is a straggler, and a model.
+
+    Client i holds rows offsets[i] to offsets[i + 1] of x and y.
+
+    Example:
+        >>> import stragglers as st
+        >>> task = st.glyphs(writers=12)
+        >>> x, y = (rows[: task.offsets[1]] for rows in (task.x, task.y))  # of client 0
+        >>> len(x) == len(y) == int(task.population.examples[0])
+        True
+    """
+
     name: str
     population: Population
     x: NDArray  # [examples, ...]
@@ -111,7 +123,8 @@ def checksum(task: Task) -> str:
 
 
 def check(task: Task) -> Task:
-    """Refuses tasks that nobody can train on."""
+    """Refuses tasks that no client can train on."""
+    check_type("task", task, Task, "a task, such as st.glyphs()")
     clients = len(task.offsets) - 1
     if clients < 1:
         raise BadInput(f"task {task.name}: no clients, expected at least one")

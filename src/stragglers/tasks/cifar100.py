@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers._core.errors import about
+from stragglers._core.errors import about, check_type
 from stragglers.planning.cifar_partition import deal
 from stragglers.planning.paper_populations import (
     CIFAR100_STRAGGLERS,
@@ -42,17 +42,38 @@ MODEL = resnet()
 
 @cache
 def cifar100(
-    path: str,
+    path: str | Path,
     *,
     stragglers: int | None = None,
     straggler_classes: tuple[int, ...] = VEHICLES,
     profile: Profile = "fedjax",
     partition_seed: int = 0,
 ) -> Task:
-    """The task from the files under `path`; equal arguments give the same object.
+    """Reads CIFAR-100: photographs of 500 clients in 100 classes.
 
-    Straggler classes are coarse ones. `partition_seed` is for files without clients.
+    `stragglers data cifar100` says which files there are and fetches them. They are checked and
+    prepared once, into a cache.
+
+    Args:
+        path: Folder of the files, in any of their public layouts.
+        stragglers: Number of straggler clients; by default 125 of 500.
+        straggler_classes: Coarse classes that only straggler clients hold.
+        profile: Code base whose model and preprocessing are reproduced.
+        partition_seed: Seed of the partition, for files that do not assign images to clients.
+
+    Returns:
+        The task; equal arguments give the same object.
+
+    Raises:
+        BadInput: If the folder has no files of the data set, or they are damaged.
+
+    Example:
+        >>> import stragglers as st
+        >>> task = st.cifar100("data/cifar100")  # a folder of CIFAR-100's files
+        >>> task.name
+        'cifar100'
     """
+    check_type("path", path, (str, Path), "a folder of data")
     found = images.find(CIFAR100, Path(path))
     data = images.load(CIFAR100, found)
     rows, offsets = np.arange(len(data.y)), data.offsets

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stragglers._core import random_streams
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers._core.random_streams import Purpose
 from stragglers.planning.paper_populations import EMNIST_STRAGGLERS, share, straggler_split
 from stragglers.tasks.base import Task, cross_entropy, is_right, rows_of
@@ -31,14 +31,38 @@ DIGITS = (0, 1, 2, 3, 4)
 
 @cache
 def emnist(
-    path: str,
+    path: str | Path,
     *,
     stragglers: int | None = None,
     straggler_classes: tuple[int, ...] = DIGITS,
     profile: Profile = "fedjax",
     digits: float | None = None,
 ) -> Task:
-    """The task from the files under `path`; equal arguments give the same object."""
+    """Reads EMNIST: handwriting of 3,400 writers in 62 classes.
+
+    `stragglers data emnist` says which files there are and fetches them. They are checked and
+    prepared once, into a cache.
+
+    Args:
+        path: Folder of the files, in any of their public layouts.
+        stragglers: Number of straggler clients; by default 800 of 3,400.
+        straggler_classes: Classes that only straggler clients hold.
+        profile: Code base whose model and preprocessing are reproduced.
+        digits: Share of digits among the images; by default as in the files.
+
+    Returns:
+        The task; equal arguments give the same object.
+
+    Raises:
+        BadInput: If the folder has no files of the data set, or they are damaged.
+
+    Example:
+        >>> import stragglers as st
+        >>> task = st.emnist("data/emnist")  # a folder of EMNIST's files
+        >>> task.name
+        'emnist'
+    """
+    check_type("path", path, (str, Path), "a folder of data")
     found = images.find(EMNIST, Path(path))
     data = images.load(EMNIST, found)
     clients = len(data.offsets) - 1

@@ -5,11 +5,13 @@ set has all classes from all writers.
 """
 
 from functools import cache
+from numbers import Integral
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stragglers._core.errors import check_type
 from stragglers._core.random_streams import Purpose
 from stragglers.tasks.base import Task, cross_entropy, is_right
 from stragglers.tasks.datasets.handwriting import STRAGGLER_CLASSES, book, choose, draw, streams
@@ -23,7 +25,26 @@ MODEL = mlp()
 
 @cache
 def glyphs(writers: int = 200, seed: int = 0) -> Task:
-    """Draws the data set; equal arguments give the same object."""
+    """Draws the embedded task: handwriting of EMNIST's shape, without a download.
+
+    Args:
+        writers: Number of writers, each a client; a quarter of them are stragglers.
+        seed: Seed of the drawings.
+
+    Returns:
+        The task; equal arguments give the same object.
+
+    Raises:
+        BadInput: If `writers` or `seed` is not a whole number in range.
+
+    Example:
+        >>> import stragglers as st
+        >>> task = st.glyphs(writers=12)
+        >>> task.population.clients, task.x.shape[1:]
+        (12, (28, 28))
+    """
+    check_type("writers", writers, Integral, "a whole number")
+    check_type("seed", seed, Integral, "a whole number")
     hands, labels, kept, population = book(writers, seed)
     tests = [
         choose(rng, hand, TEST_PER_WRITER)

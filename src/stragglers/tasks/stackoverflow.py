@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stragglers._core.errors import BadInput
+from stragglers._core.errors import BadInput, check_type
 from stragglers.planning.paper_populations import PAPER_GROUPS
 from stragglers.planning.population import Population
 from stragglers.tasks.base import Task, check, cross_entropy
@@ -45,7 +45,31 @@ def stackoverflow(
     accuracy: Accuracy = "fedjax",
     profile: Profile = "fedjax",
 ) -> Task:
-    """Loads the data set, and prepares it the first time; equal arguments give the same object."""
+    """Reads StackOverflow: next words of 342,477 users' sentences.
+
+    `stragglers data stackoverflow` says which files there are and fetches them. They are checked
+    and prepared once, into a cache.
+
+    Args:
+        path: Folder of the files, in any of their public layouts.
+        straggler_tags: Tags that only straggler clients hold.
+        vocabulary: Number of words that are told apart.
+        accuracy: `tff` counts unknown words as wrong.
+        profile: Code base whose model and preprocessing are reproduced.
+
+    Returns:
+        The task; equal arguments give the same object.
+
+    Raises:
+        BadInput: If the folder has no files of the data set, or they are damaged.
+
+    Example:
+        >>> import stragglers as st
+        >>> task = st.stackoverflow("data/stackoverflow")  # a folder of StackOverflow's files
+        >>> task.name
+        'stackoverflow'
+    """
+    check_type("path", path, (str, Path), "a folder of data")
     data = prepared(Path(path), straggler_tags, vocabulary)
     if not data.straggler.any():
         raise BadInput(

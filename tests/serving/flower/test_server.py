@@ -23,7 +23,7 @@ from stragglers.simulator.coordinator import Coordinator
 from stragglers.simulator.local_training import Local, on_own_data
 from stragglers.simulator.simulate import simulate
 from tests.support.helpers import linear_task, table_latency
-from tests.support.plans import over_selected
+from tests.support.plans import options_of, over_selected
 
 NODES = [2**63 + 5, 7, 2**64 - 1, 12, 13, 14, 15, 16, 17]  # Flower's are of 64 bits
 
@@ -162,7 +162,7 @@ def test_a_fleet_learns_what_the_simulator_does(monkeypatch, rho):
         table_latency(delays, task.population.examples),
         seed=seed,
         updates=10 * policy.goal,
-        **policy._asdict(),
+        **options_of(policy),
     )
 
     # A simulated client may be asked again while it is under way: so may these.

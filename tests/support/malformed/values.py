@@ -99,7 +99,7 @@ def huge(rng, document):
 def too_many_digits(rng, document):
     path, _ = rng.choice([leaf for leaf in leaves(document) if leaf[0][-1] in COUNTS])
     text = toml_files.dumps(put(document, path, "DIGITS"))
-    return text.replace('"DIGITS"', "9" * rng.choice([4301, 15_000])), ["not valid TOML"]
+    return text.replace('"DIGITS"', "9" * rng.choice([4301, 10_000])), ["not valid TOML"]
 
 
 def word(rng, document):

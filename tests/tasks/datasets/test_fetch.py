@@ -185,7 +185,7 @@ def test_redirections_are_followed(site, path):
 LIMITED = """if True:
     import pathlib, resource, sys
     from stragglers.tasks.datasets.fetch import fetch
-    from stragglers.errors import BadInput
+    from stragglers._core.errors import BadInput
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     try:
         fetch(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3])

@@ -40,10 +40,13 @@ nb_execution_timeout = 120
 nb_ipywidgets_js = {}  # which would be loaded from another host
 nb_merge_streams = True
 
+default_role = "code"  # of single backticks in docstrings
+highlight_language = "none"  # of blocks without one, such as equations
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # attributes are described once, in their class
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True

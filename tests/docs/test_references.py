@@ -6,7 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from docs.extensions import command_reference, preset_reference, settings_reference
+import stragglers
+from docs.extensions import (
+    api_reference,
+    command_reference,
+    preset_reference,
+    settings_reference,
+)
 from stragglers.cli.main import main
 from stragglers.config import catalog, documents
 from stragglers.runs.curve import COLUMNS
@@ -87,6 +93,13 @@ def test_the_pages_have_all_commands_options_and_presets():
             assert all(flag in text for flag in action.option_strings)
     presets = preset_reference.page()
     assert all(f"| `{name.rpartition('/')[2]}` |" in presets for name in catalog.presets())
+
+
+def test_every_public_name_is_on_the_page():
+    page = api_reference.page()
+    for name in stragglers.__all__:
+        found = getattr(stragglers, name)
+        assert f":: stragglers.{name}\n" in page or f":: {found.__name__}." in page
 
 
 def test_every_option_says_what_it_does(capsys):

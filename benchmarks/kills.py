@@ -171,7 +171,7 @@ def ended(case: Case, seed: int, expected: dict[str, Any], duration: float, plac
                     break
         if "Traceback" in err and case.how != "INT":  # Python's own, before the command listens
             wrong.append(err.strip()[-500:])
-        resumed += "goes on from server step" in err
+        resumed += "resumes from server step" in err
         if process.returncode == 0:
             if seconds:
                 break

@@ -26,7 +26,7 @@ extensions = [
     "docs.extensions.mathml",
     "docs.extensions.generated",
 ]
-exclude_patterns = ["_build", "extensions", "design.md"]
+exclude_patterns = ["_build", "extensions"]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # types of JAX, NumPy and optax, documented elsewhere
 suppress_warnings = ["mystnb.unknown_mime_type"]
@@ -34,15 +34,19 @@ suppress_warnings = ["mystnb.unknown_mime_type"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
+nb_execution_in_temp = True  # tutorials write files
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_ipywidgets_js = {}  # which would be loaded from another host
 nb_merge_streams = True
 
+default_role = "code"  # of single backticks in docstrings
+highlight_language = "none"  # of blocks without one, such as equations
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # attributes are described once, in their class
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True

@@ -8,12 +8,18 @@ from pathlib import Path
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-from docs.extensions import command_reference, preset_reference, settings_reference
+from docs.extensions import (
+    api_reference,
+    command_reference,
+    preset_reference,
+    settings_reference,
+)
 
 PAGES = {
     "settings.md": settings_reference.page,
     "commands.md": command_reference.page,
     "presets.md": preset_reference.page,
+    "api.md": api_reference.page,
 }
 
 

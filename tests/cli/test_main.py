@@ -133,7 +133,7 @@ def test_a_sweep_says_how_many_reports_are_late_and_count(capsys):
     assert 0 < few < many
     text = run(capsys, "plan", *sweep)[1]
     assert f" {100 * few:.1f} % " in text and f" {100 * many:.1f} % " in text
-    assert " late " in text and "\nlate: of all clients that were started" in text
+    assert " late " in text and "\nlate: share of all clients started" in text
     assert "cohort" not in text
 
 
@@ -223,7 +223,7 @@ def test_a_plan_says_what_server_steps_are_made_of(capsys):
     taught = taught["share"]["straggler"]  # late reports are in no step, but seen
     assert taught["used"] < taught["weight"] < 0.12 and taught["late"] > 0.5
     text = run(capsys, "plan", *few, *joining)[1]
-    assert "of weight" in text and "what server steps are the mean of" in text
+    assert "of weight" in text and "share of a server step's mean" in text
     rows = run(capsys, "plan", *few, "--sweep", "participation=any,corrected")[1].splitlines()
     header, one, other = (re.split(r"  +", rows[line].strip()) for line in (2, 4, 5))
     assert header[-2:] == ["straggler: used", "straggler: weight"]

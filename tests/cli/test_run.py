@@ -131,7 +131,7 @@ def test_time_that_is_over_is_no_mistake(capsys, tmp_path):
     arguments = ("glyphs/per-domain/fedadam", "--trials", "2", "--minutes", "1e-9")
     code, out, err = train(capsys, tmp_path, *arguments)
     assert code == 0 and err == ""
-    assert out == "2 of 2 trials are left; the same command goes on with them\n"
+    assert out == "2 of 2 trials are left; the same command trains them\n"
     assert json.loads(train(capsys, tmp_path, *arguments, "--json")[1]) == {
         "runs": [],
         "left": ["glyphs/per-domain/fedadam 1/2", "glyphs/per-domain/fedadam 2/2"],

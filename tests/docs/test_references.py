@@ -1,13 +1,24 @@
 """The reference is generated: every setting, command, option and preset is in it."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from docs.extensions import command_reference, preset_reference, settings_reference
+import stragglers
+from docs.extensions import (
+    api_reference,
+    command_reference,
+    preset_reference,
+    settings_reference,
+)
 from stragglers.cli.main import main
 from stragglers.config import catalog, documents
+from stragglers.runs.curve import COLUMNS
+from tests.support.fabricate import demo
+
+ROOT = Path(__file__).parents[2]
 
 SECTIONS = settings_reference.sections()
 SETTINGS = [setting for section in SECTIONS for setting in section.settings]
@@ -84,10 +95,33 @@ def test_the_pages_have_all_commands_options_and_presets():
     assert all(f"| `{name.rpartition('/')[2]}` |" in presets for name in catalog.presets())
 
 
+def test_every_public_name_is_on_the_page():
+    page = api_reference.page()
+    for name in stragglers.__all__:
+        found = getattr(stragglers, name)
+        assert f":: stragglers.{name}\n" in page or f":: {found.__name__}." in page
+
+
 def test_every_option_says_what_it_does(capsys):
     for name, parser in command_reference.commands():
         for action in command_reference.options(parser):
             assert action.help, (name, action.dest)
+
+
+def test_every_number_of_a_plan_a_table_and_a_curve_is_defined(tmp_path, capsys):
+    page = (ROOT / "docs" / "reference" / "columns.md").read_text()
+    terms = " ".join(re.findall(r"`([^`]+)`", page)).replace("<group>.", "").split()
+    known = {part for term in terms for part in (term, term.rpartition(".")[2])}
+    assert main(["plan", "fleet", "--json"]) == 0
+    plan = msgspec.json.decode(capsys.readouterr().out)
+    numbers = {*plan, *plan["share"]["older"], *plan["groups"]["older"], *plan["device_s"]}
+    assert numbers - {"preset", "share", "groups"} <= known
+    demo(tmp_path, trials=2)
+    assert main(["table", str(tmp_path), "--format", "csv"]) == 0
+    columns = capsys.readouterr().out.partition("\n")[0].split(",")
+    assert {re.sub("_(low|high)$", "", column) for column in columns} <= known
+    families = tuple(term.rstrip("…") for term in known if term.endswith("…"))
+    assert all(name in known or name.startswith(families) for name in COLUMNS)
 
 
 def test_flattened_settings_are_those_of_the_file():

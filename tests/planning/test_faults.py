@@ -264,7 +264,9 @@ def test_corrupted_reports_are_wasted_and_said(capsys):
     sweep = ["--sweep", "nan=0,1", "--set", "updates=1000"]
     assert main.main(["plan", "fleet-dropout", *sweep]) == 0
     table = capsys.readouterr().out
-    assert "100.0 %   100.0 %" in table and "corrupted: of the reports on time or late" in table
+    assert (
+        "100.0 %   100.0 %" in table and "corrupted: share of the reports on time or late" in table
+    )
     assert main.main(["plan", "fleet-dropout", "--set", "updates=1000"]) == 0
     assert "corrupted" not in capsys.readouterr().out
 

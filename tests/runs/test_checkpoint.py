@@ -97,7 +97,7 @@ def test_ended_again_and_again_it_comes_to_the_same_end(row, tmp_path):
     ends = 0
     while not records.is_over(tmp_path / "parts" / "0"):
         said = record(tmp_path / "parts", one, after(3))
-        expected = [f"goes on from server step {3 * ends} of {steps}"] if ends else []
+        expected = [f"resumes from server step {3 * ends} of {steps}"] if ends else []
         assert said[: len(expected)] == expected
         ends += 1
     assert ends == steps // 3 + 1 and outcome(tmp_path / "parts" / "0") == whole
@@ -109,7 +109,7 @@ def test_on_two_devices_too_and_on_no_other_number(tmp_path):
     assert record(tmp_path / "parts", two, after(4)) == ["kept"]
     with pytest.raises(BadInput, match=r"devices: 2 in the checkpoint, 1 now; delete"):
         record(tmp_path / "parts", [experiment("fare-dust", "threads=1")], allow_drift=True)
-    assert record(tmp_path / "parts", two)[0].startswith("goes on from server step 4")
+    assert record(tmp_path / "parts", two)[0].startswith("resumes from server step 4")
     whole, parts = (outcome(tmp_path / place / "0") for place in ("whole", "parts"))
     assert whole == parts and whole[0]["device"]["devices"] == 2
 
@@ -139,11 +139,11 @@ def test_a_damaged_checkpoint_costs_what_came_after_the_one_before(tmp_path):
         spoil(how, newest, before, rng)
         damaged, went_on, kept = record(tmp_path / "parts", one, after(2), checkpoint_s=0)
         assert damaged.startswith(f"{newest} is damaged (") and damaged.endswith("was removed")
-        assert (went_on, kept) == (f"goes on from server step {step - 1} of 10", "kept")
+        assert (went_on, kept) == (f"resumes from server step {step - 1} of 10", "kept")
     shutil.copytree(tmp_path / "parts", tmp_path / "none")
     for manifest in (tmp_path / "none").rglob("manifest.json"):
         manifest.unlink()
-    assert record(tmp_path / "parts", one) == ["goes on from server step 8 of 10"]
+    assert record(tmp_path / "parts", one) == ["resumes from server step 8 of 10"]
     said = record(tmp_path / "none", one)
     assert said[2:] == ["no checkpoint is whole: starts anew"] and "No such file" in said[0]
     for name in ("parts", "none"):
@@ -212,7 +212,7 @@ def test_the_end_of_the_time_and_a_signal_keep_what_is_there(tmp_path):
     assert train(workers.USUAL, wish) == (["stopped before it trained"], None)
     assert said == ["one client at a time on cpu"]
     (line,) = train(workers.USUAL, Wish()).lines
-    assert "goes on from server step 1 of 6" in said[1:] and line.startswith("straggler")
+    assert "resumes from server step 1 of 6" in said[1:] and line.startswith("straggler")
     assert outcome(job.folder) == outcome(tmp_path / "whole" / "0")
 
 
@@ -303,19 +303,19 @@ def test_signals_to_the_command(tmp_path):
     (tmp_path / "mine.toml").write_text(toml_files.dumps(document))
     two = ("--trials", "2", "--processes", "2")
     out, whole = tmp_path / "out", tmp_path / "whole"
-    said = "stragglers: interrupted; the same command goes on\n"
+    said = "stragglers: interrupted; the same command resumes\n"
     with start(whole, *two) as uninterrupted:
         with start(out) as process:
             assert end(process, out, signal.SIGKILL)[0] == -signal.SIGKILL
         with start(out) as process:
             code, err = end(process, out, signal.SIGTERM)
-            assert code == 143 and "goes on from server step" in err and err.endswith(said)
+            assert code == 143 and "resumes from server step" in err and err.endswith(said)
         with start(out, *two) as process:
             code, err = end(process, out, signal.SIGINT, trials=2)
             assert code == 130 and "which is kept" in err and err.endswith(said), err
         with start(out, *two) as process:
             _, err = process.communicate()
-            assert process.returncode == 0 and err.count("goes on from server step") == 2
+            assert process.returncode == 0 and err.count("resumes from server step") == 2
         assert uninterrupted.wait() == 0
     for one, other in zip(*(sorted((place / "mine").glob("*-?")) for place in (whole, out))):
         assert outcome(one) == outcome(other)

@@ -105,7 +105,7 @@ def test_closed_in_mid_run_it_leaves_no_lock_and_a_run_to_resume(tmp_path, folde
     run_folder.check_free(tmp_path / "run0")
     assert records.load(tmp_path / "run0").status == "running"
     (resumed,) = (event for event in events(tmp_path) if isinstance(event, Said))
-    assert resumed.line.startswith("goes on from server step")
+    assert resumed.line.startswith("resumes from server step")
     weights = [place / "model.safetensors" for place in (folder, tmp_path / "run0")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 

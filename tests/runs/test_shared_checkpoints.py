@@ -32,7 +32,7 @@ def test_trials_of_one_program_go_on_together(tmp_path):
     assert bundled == [jobs, [other]]
     with pytest.raises(BadInput, match=r"seeds: \[0, 1\] in the checkpoint, \[0\] now"):
         record(tmp_path / "parts", two[:1], allow_drift=True)
-    assert record(tmp_path / "parts", two)[0].startswith("goes on from server step 4")
+    assert record(tmp_path / "parts", two)[0].startswith("resumes from server step 4")
     for trial in "01":
         assert outcome(tmp_path / "parts" / trial) == outcome(tmp_path / "whole" / trial)
     assert bundles.bundles(jobs, together=1) == [[job] for job in jobs]
@@ -58,7 +58,7 @@ def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkey
     ((first, second),) = bundles.bundles([two], together=1)
     assert second is two and first._replace(label=one.label) == one
     (steps,) = {record.run["schedule"]["server_steps"] for record in records.find(["runs"])}
-    assert record_jobs([first, second]) == [f"goes on from server step 3 of {steps}"]
+    assert record_jobs([first, second]) == [f"resumes from server step 3 of {steps}"]
     for job in (one, two):
         together, whole = outcome(job.folder), outcome(Path("whole") / job.name)
         assert together[0]["device"].pop("models_together") == 2
@@ -112,7 +112,7 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
     said = []
     monkeypatch.setattr(trials, "here", here_saying(said))
     assert trials.run_missing(jobs, processes=1) == []
-    (went_on,) = (line for line in said if "goes on from server step" in line)
+    (went_on,) = (line for line in said if "resumes from server step" in line)
     assert went_on.endswith(" 6 of 6")
     own = [records.load(job.folder).settings.get("paper", {}).get("row") for job in jobs]
     assert own == [None, "of two alone"]
@@ -150,7 +150,7 @@ def test_trials_of_more_server_steps_than_others_are_trained_apart(tmp_path, mon
     assert all(line.startswith("stopped at 44") for line in lines[:2] + lines[4:])
     said.clear()
     assert trials.run_missing(jobs, processes=1, together=3) == []
-    assert [line for line in said if "goes on" in line] == ["goes on from server step 4 of 9"]
+    assert [line for line in said if "resumes" in line] == ["resumes from server step 4 of 9"]
     assert apart not in said
     for one, other in zip(whole, jobs, strict=True):
         assert outcome(one.folder) == outcome(other.folder)
@@ -196,12 +196,12 @@ def test_trials_of_one_program_that_went_on_apart_start_anew(tmp_path):
     assert record(tmp_path / "parts", two[1:], after(2)) == [left, "kept"]
     jobs = [Job("a", "a", folder, each, "t") for folder, each in zip((first, second), two)]
     assert bundles.bundles(jobs, together=2) == [[jobs[1]], [jobs[0]]]
-    assert record(tmp_path / "parts", two[1:]) == ["goes on from server step 2 of 6"]
+    assert record(tmp_path / "parts", two[1:]) == ["resumes from server step 2 of 6"]
     anew = (
         f"{first / 'checkpoints'} is shared with trials that went on apart or are gone "
         "(1 others): starts anew"
     )
     assert record(tmp_path / "parts", two[:1], after(1)) == [anew, "kept"]
-    assert record(tmp_path / "parts", two[:1]) == ["goes on from server step 1 of 6"]
+    assert record(tmp_path / "parts", two[:1]) == ["resumes from server step 1 of 6"]
     for trial in "01":
         assert outcome(tmp_path / "parts" / trial) == outcome(tmp_path / "whole" / trial)

@@ -280,7 +280,7 @@ def test_the_command_leaves_a_preset_and_a_page_and_goes_on(capsys, tmp_path, mo
     said = json.loads(out)
     assert code == 0 and said.keys() == {"objective", "left"} and said["left"] == left[1:]
     code, out, _ = run(capsys, *arguments)
-    assert code == 0 and "goes on with what is left" in out and len(trained) == 2
+    assert code == 0 and "trains the rest" in out and len(trained) == 2
     code, out, _ = run(capsys, *arguments)
     assert code == 0 and "the best of 2" in out and len(trained) == len(set(trained)) == 2 * 4
     assert "straggler accuracy, validation" in out

@@ -66,7 +66,7 @@ def test_what_is_interrupted_can_be_run_again(tmp_path, how):
     assert "Traceback" not in err
     if how == "SIGINT":
         *_, kept, said = err.splitlines()
-        assert kept.startswith("endless 1/1: stopped ") and said.endswith("same command goes on")
+        assert kept.startswith("endless 1/1: stopped ") and said.endswith("same command resumes")
 
     short, endless = (next((tmp_path / "runs" / name).iterdir()) for name in ("short", "endless"))
     with open(endless / "lock") as lock:

@@ -135,7 +135,7 @@ def test_interrupted_runs_come_to_the_end_that_they_would_have_had(name, tmp_pat
     arguments = (*command(name, tmp_path), *seeds(name), *drift, "--out", str(stopped))
     code, _, err = run(capsys, *arguments)
     assert code == 0, err
-    assert "goes on from server step" in err and "starts anew" not in err
+    assert "resumes from server step" in err and "starts anew" not in err
     folders = sorted(path.parent for path in (stopped / name).rglob("run.json"))
     assert len(folders) == 1 + bool(seeds(name))
     for folder in folders:

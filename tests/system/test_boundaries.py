@@ -100,7 +100,7 @@ def test_a_run_that_fails_anywhere_goes_on_to_the_same_end(tmp_path, code):
         if over:  # as the command does it for what it finds finished
             checkpoint.clear(folder)
         assert len(said) <= 1, said  # nothing is damaged
-        went_on |= {line.removeprefix("goes on from server step ") for line in said}
+        went_on |= {line.removeprefix("resumes from server step ") for line in said}
         assert everything(folder, *CLOCKS) == whole, call
         shutil.rmtree(folder)
     assert any(name.startswith("copy-") for name in whole)
@@ -237,7 +237,7 @@ def test_whatever_rots_the_checkpoint_before_leads_to_the_same_end(tmp_path, how
             damaged, went_on = record(folder)
         assert damaged.startswith(f"{newest} is damaged (") and "\n" not in damaged
         assert damaged.endswith(") and was removed")
-        assert went_on == f"goes on from server step 2 of {STEPS}"
+        assert went_on == f"resumes from server step 2 of {STEPS}"
         assert everything(folder, *CLOCKS) == whole
         shutil.rmtree(folder)
 
@@ -324,7 +324,7 @@ def test_a_second_signal_ends_it_at_once_and_leaves_the_last_checkpoint(tmp_path
     with untrained(), failing(NEVER, None):
         said = record(folder)
         record(tmp_path / "whole")
-    assert said == [f"goes on from server step 2 of {STEPS}"]
+    assert said == [f"resumes from server step 2 of {STEPS}"]
     assert everything(folder, *CLOCKS) == everything(tmp_path / "whole", *CLOCKS)
 
 
@@ -360,7 +360,7 @@ def test_a_run_that_ignores_sigint_stops_on_sigterm(tmp_path):
         )
     assert process.stdout.split() == ["1", "2", "3"], process.stderr
     assert process.returncode == 128 + signal.SIGTERM
-    assert process.stderr.endswith("interrupted; the same command goes on\n")
+    assert process.stderr.endswith("interrupted; the same command resumes\n")
     (folder,) = (tmp_path / "out" / NAME).iterdir()
     with untrained(), failing(NEVER, None):
-        assert record(folder) == [f"goes on from server step 3 of {STEPS}"]
+        assert record(folder) == [f"resumes from server step 3 of {STEPS}"]

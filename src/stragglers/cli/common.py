@@ -82,7 +82,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         "--minutes",
         type=float,
         default=math.inf,
-        help="stops then; what is under way is kept, and the same command goes on",
+        help="stops training then, with checkpoints; the same command resumes",
     )
     parser.add_argument(
         "--checkpoint-minutes",
@@ -94,7 +94,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-drift",
         action="store_true",
-        help="goes on from checkpoints of other versions or devices, and says so in run.json",
+        help="resumes from checkpoints of other versions or devices; run.json records it",
     )
     parser.add_argument(
         "--out",

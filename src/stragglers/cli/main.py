@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("stragglers: interrupted", file=sys.stderr)
         return 130
     except Interrupted as signal:
-        print("stragglers: interrupted; the same command goes on", file=sys.stderr)
+        print("stragglers: interrupted; the same command resumes", file=sys.stderr)
         return 128 + signal.number
     return 0
 

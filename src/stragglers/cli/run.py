@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
         console_results.print_results(found)
         print(f"runs: {folder}\npicture: {picture}\npage: {about_all}")
     if left:
-        print(f"{len(left)} of {len(jobs)} trials are left; the same command goes on with them")
+        print(f"{len(left)} of {len(jobs)} trials are left; the same command trains them")
 
 
 def _all_in(folder: Path, found: list[Any]) -> list[Any]:

@@ -75,7 +75,7 @@ def tune(options: argparse.Namespace) -> None:
         if options.json:
             print(common.json({"objective": objective._asdict(), "left": unfinished.left}))
         else:
-            print("the time is over; the same command goes on with what is left")
+            print("the time is over; the same command trains the rest")
         return
     preset, about_all = folder / name / "tuned.toml", folder / name / "tune.html"
     run_folder.write_settings(preset, documents.completed(best.document))

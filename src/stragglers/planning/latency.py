@@ -154,7 +154,7 @@ class TimeLimit(Settings, frozen=True):
     percentile: Annotated[float, Meta(gt=0, lt=100)] | None = None
     #: What is capped: training, training and overhead, or the whole latency.
     scope: Scope = "training"
-    #: Clients that finish their epochs early go on training until the cap.
+    #: Clients that finish their epochs early train on until the cap.
     fill: bool = True
 
 

@@ -55,18 +55,21 @@ def print_fit(summary: dict[str, Any]) -> None:
     out.print(_factors(summary["groups"]))
     out.print(_times(summary["groups"]))
     for name, said in (
-        ("persistence", "of its luck a client keeps"),
+        (
+            "persistence",
+            "share of a client's latency variance that carries over to its next participation",
+        ),
         ("correlation", "of communication and time per example"),
     ):
         value = summary[name]
-        out.print(f"{name:<13}{'cannot be told' if value is None else f'{value:.2f}, {said}'}")
+        out.print(f"{name:<13}{'cannot be told' if value is None else f'{value:.2f} ({said})'}")
     few = [plain(name) for name, group in summary["groups"].items() if group["few"]]
     if few:
         told = f"fewer than {ENOUGH} clients, too few for more than three numbers from sums"
         out.print(f"{', '.join(few)}: {told}: no overhead, and one sigma for both", highlight=False)
     out.print(
-        "off by: of a log-normal, at most, in shares of reports below some value; each "
-        "client counts once"
+        "off by: largest gap between the measured and the fitted distribution function, each "
+        "client weighted equally"
     )
 
 

@@ -8,16 +8,16 @@ from stragglers._core.tables import Block
 from stragglers.report.cells import NOTHING, part, percent
 from stragglers.report.console import console
 
-CORRUPTED = "corrupted: of the reports on time or late, those that the server drops, and are wasted"
-UNTRAINED = "untrained: of the group's reports that count, those without a local step"
-WEIGHT = "weight: the group's share of what server steps are the mean of"
+CORRUPTED = (
+    "corrupted: share of the reports on time or late that the server drops for their numbers"
+)
+UNTRAINED = "untrained: share of the group's counted reports without a local step"
+WEIGHT = "weight: the group's share of a server step's mean"
 Plan = dict[str, Any]  # its numbers, and which values it was made with
 Cell = Callable[[Plan], str]
 COHORT = {"schedule.goal", "schedule.over_selection"}  # on which the clients of a round depend
-WAITING = "waiting: of the time, until enough clients are idle for the next to start"
-LATE = (
-    "late: of all clients that were started, those whose reports came after their round and count"
-)
+WAITING = "waiting: share of the time during which too few clients are idle to open the next round"
+LATE = "late: share of all clients started whose report came after its round and still counts"
 
 
 def print_plan(name: str, summary: Plan) -> None:
@@ -36,7 +36,7 @@ def parts(summary: Plan, name: str = "") -> Iterator[str | Block]:
     for label, text in _lines(summary):
         yield f"{label:<16}{text}"
     yield _group_table(summary)
-    yield "latency: 50 / 95 / 99 % of one epoch over the clients"
+    yield "latency of one local epoch across clients: median / 95th / 99th percentile"
     if weighed([summary]):
         yield WEIGHT
     if idle([summary]):

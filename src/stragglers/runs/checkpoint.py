@@ -145,7 +145,7 @@ def drift(found: Found, fingerprint: dict[str, Any], allowed: bool) -> list[str]
     ]
     for name, line in zip(changed, lines, strict=True):
         if name in NEVER or not allowed:
-            otherwise = "" if name in NEVER else "give --allow-drift to go on all the same, or "
+            otherwise = "" if name in NEVER else "give --allow-drift to resume anyway, or "
             raise BadInput(
                 f"{found.folder}: {line}; {otherwise}delete {found.folder.parent} to start anew"
             )

@@ -116,7 +116,7 @@ def _resumed(
     facts |= found.manifest.facts
     facts["drift"] = facts["drift"] + checkpoint.drift(found, fingerprint, allow_drift)
     snapshot = _with_curves(checkpoint.restore(found, simulation.first()), found.curves)
-    yield Said(f"goes on from server step {snapshot.step} of {simulation.steps}")
+    yield Said(f"resumes from server step {snapshot.step} of {simulation.steps}")
     return snapshot
 
 

@@ -17,7 +17,7 @@ HEAD = ("name", "hash", "seed", "status")
 
 
 class Runs(tuple[Record, ...]):
-    """Trials as they were read from their run folders: a tuple of `Record`s.
+    """Trials as they were read from their run folders: a tuple of `Record`.
 
     It prints as a table with a row for each trial.
 

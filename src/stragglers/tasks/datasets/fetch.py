@@ -150,7 +150,7 @@ def _writing(file: IO[bytes], url: str) -> Iterator[None]:
 
 
 def _kept(have: int) -> str:
-    return f"; {have:,} bytes are kept, the same command goes on from there" if have else ""
+    return f"; {have:,} bytes are kept, the same command resumes" if have else ""
 
 
 def _reason(error: Any) -> str:

@@ -53,7 +53,7 @@ bench: .venv/run.stamp  ## run the benchmarks
 	.venv/bin/python -m benchmarks.engine
 	.venv/bin/python -m benchmarks.peers
 
-reproduction: .venv/run.stamp  ## write docs/results/reproduction.md from reproduction/results
+reproduction: .venv/run.stamp  ## write docs/reproduction.md from reproduction/results
 	.venv/bin/python -m reproduction
 
 lock:  ## pin the newest dependencies again (needs uv)

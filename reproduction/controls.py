@@ -5,7 +5,7 @@
     weighted  the same task; each report of a straggler counts several times
     frequent  straggler classes are as frequent in training as in the test set: of the other
               examples, each client loses the same share
-    unsplit   no class is taken from anybody: neither absent nor rare
+    unsplit   no client loses a class: neither absent nor rare
     slanted   no classes: stragglers are the writers who slant most, and their drawings are tested
     turned    the same, and stragglers turn their paper by a quarter
 

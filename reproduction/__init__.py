@@ -11,6 +11,9 @@ verdicts.py       claims as checks, judged by our numbers and by the paper's own
 claims.py         the paper's claims: algorithm_claims.py, technique_claims.py
 tables.py         numbers as cells, cells as tables
 costs.py          what was run, and what it took
-document.py       reproduction.md and open-points.md in docs/results, from *.md.j2 and all of these
+prior.py          rows with prior-matched figures, and the claims judged by them
+controls.py       controls on the glyphs; controls.json has their figures
+document.py       the pages in docs/results, from *.md.j2 and all of these
 picture.py        docs/results/reproduction.svg
+prior_pictures.py the pictures of docs/results/straggler-accuracy.md
 """

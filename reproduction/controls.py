@@ -5,7 +5,9 @@
     weighted  the same task; each report of a straggler counts several times
     frequent  straggler classes are as frequent in training as in the test set: of the other
               examples, each client loses the same share
-    unsplit   no class is taken from anybody: neither absent nor rare
+    scarce    no client loses a class, but all clients lose the same share of straggler classes, so
+              that these are as rare in training as they are in `plain`
+    unsplit   no client loses a class: neither absent nor rare
     slanted   no classes: stragglers are the writers who slant most, and their drawings are tested
     turned    the same, and stragglers turn their paper by a quarter
 
@@ -96,6 +98,7 @@ ROWS = {
     "plain": (FEDADAM, OVER, OVER_DAMPED, JOIN, JOIN_DAMPED, DUST, FEAST, BUFF),
     "weighted": (Row("fedadam", (), 2.0), OFTEN),
     "frequent": (FEDADAM, OVER),
+    "scarce": (FEDADAM, OVER),
     "unsplit": (FEDADAM, OVER),
     "slanted": (FEDADAM, OVER, FEAST),
     "turned": (FEDADAM, OVER, DUST, FEAST, BUFF, JOIN),
@@ -128,6 +131,15 @@ def unsplit() -> Task:
     return _with_examples(plain(), np.concatenate(list(drawn)), np.concatenate(labels), owner)
 
 
+def scarce() -> Task:
+    """Thinned at random: the straggler classes of all clients."""
+    task, trained = unsplit(), of_straggler_classes(plain()).mean()
+    mine = of_straggler_classes(task)
+    kept = (~mine).sum() * trained / (1 - trained) / mine.sum()
+    keep = ~mine | (_generator(2).random(len(mine)) < kept)
+    return _with_examples(task, task.x[keep], task.y[keep], _owner(task)[keep])
+
+
 def slanted() -> Task:
     """As many stragglers as ever: the writers furthest from the mean slant."""
     task = unsplit()
@@ -151,6 +163,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "plain": plain,
     "weighted": plain,
     "frequent": frequent,
+    "scarce": scarce,
     "unsplit": unsplit,
     "slanted": slanted,
     "turned": turned,

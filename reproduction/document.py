@@ -91,7 +91,9 @@ def pages() -> Pages:
         "digits": tables.digits(numbers),
         "remedies": tables.remedies(numbers),
         "costs": Table(*costs.costs(there)),
-        "ran": costs.ran(there),
+        "ran": costs.ran(
+            {key: some for key, some in there.items() if not key[0].startswith("glyphs/")}
+        ),
         "fewer": tables.FEWER,
         "slower": tables.SLOWER,
         "shape": EXCHANGE,

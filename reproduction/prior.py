@@ -265,11 +265,12 @@ CONTROLS = {
     "plain": "as it is: absent and rare",
     "weighted": "a straggler's report counts {weight:g} times",
     "frequent": "absent, not rare",
+    "scarce": "rare, not absent",
     "unsplit": "neither absent nor rare",
     "slanted": "stragglers slant most",
     "turned": "stragglers turn the paper",
 }
-BY_CLASS, BY_WRITER = ("plain", "weighted", "frequent", "unsplit"), ("slanted", "turned")
+BY_CLASS, BY_WRITER = ("plain", "weighted", "frequent", "scarce", "unsplit"), ("slanted", "turned")
 PRESETS = {"fedadam": "adam", "fedadam-over-selection": "over", "semi-async": "join"} | {
     "fare-dust": "dust",
     "feast": "feast",

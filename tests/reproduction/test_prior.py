@@ -89,11 +89,12 @@ def test_shares_are_what_controls_are_called(tasks):
     assert shares["plain"]["training"] < 0.5 * shares["plain"]["test"]
     for name in ("frequent", "unsplit"):
         assert shares[name]["training"] == pytest.approx(shares[name]["test"], abs=0.01)
+    assert shares["scarce"]["training"] == pytest.approx(shares["plain"]["training"], abs=0.01)
     few = controls.shares(controls.rare(tasks["plain"]))
     assert few["test"] == pytest.approx(few["training"], abs=0.01)
 
 
-def test_only_the_unsplit_task_gives_everybody_all_classes(tasks):
+def test_only_without_a_split_standard_clients_have_straggler_classes(tasks):
     def holders(task):
         """Standard clients with an example of a straggler class."""
         owner = np.repeat(np.arange(task.population.clients), task.population.examples)
@@ -101,8 +102,9 @@ def test_only_the_unsplit_task_gives_everybody_all_classes(tasks):
         return {*owner[mine & (task.population.group[owner] == 0)].tolist()}
 
     assert holders(tasks["plain"]) == holders(tasks["frequent"]) == set()
-    assert len(holders(tasks["unsplit"])) > 0.9 * (tasks["unsplit"].population.group == 0).sum()
-    for name in ("frequent", "unsplit"):
+    for name in ("scarce", "unsplit"):
+        assert len(holders(tasks[name])) > 0.9 * (tasks[name].population.group == 0).sum()
+    for name in ("frequent", "scarce", "unsplit"):
         np.testing.assert_array_equal(tasks[name].test_y, tasks["plain"].test_y)
         np.testing.assert_array_equal(tasks[name].population.group, tasks["plain"].population.group)
 

@@ -157,7 +157,7 @@ FACTS = {
 
 
 class _Simulation:
-    start = START
+    start, steps = START, STEPS
 
     def first(self):
         return Snapshot(0, 0.0, W, (TrialState(W),))

@@ -95,15 +95,12 @@ def table_latency(table, sizes, epochs=1):
     return latency
 
 
-def plan_for(task, policy, table, *, seed, steps, epochs=1, **asked):
-    """The schedule of a policy (as coordinator.py names them) over tabled latencies.
-
-    `asked` is who can be: busy, there.
-    """
+def plan_for(task, policy, table, *, seed, steps, epochs=1, there=None):
+    """The schedule of a policy over tabled latencies, for clients online at the hours `there`."""
     latency = table_latency(table, task.population.examples, epochs)
     each = policy.size if isinstance(policy, Buffer) else policy.goal
     who = task.population
-    return plans.under(policy, who, latency, seed=seed, updates=steps * each, **asked)
+    return plans.under(policy, who, latency, seed=seed, updates=steps * each, there=there)
 
 
 @cache

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from msgspec import structs
 
 from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.base import Mean, with_ema
@@ -133,7 +134,7 @@ def built(algorithm, server, by, ema):
     return with_ema(ALGORITHMS[algorithm][0](optimizer, Mean(by)), ema)
 
 
-def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, **asked):
+def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, there=None):
     task, table = linear_task(dtype=dtype), latencies(seed) if table is None else table
     expected = ALGORITHMS[algorithm][1]
     server, by, ema = option.get("server", SGD), option.get("by", "weight"), option.get("ema", 0.0)
@@ -152,7 +153,7 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         columns = staleness, sizes[who], made * (sizes[who] > 0), step, before
         return float(weigh(report_weights.Reports(*(np.array([column]) for column in columns)))[0])
 
-    plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, **asked)
+    plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, there=there)
     with padded_alike():
         simulated = simulate(
             task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
@@ -167,7 +168,7 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         steps=STEPS,
         weigh=weigh,
         epochs=epochs,
-        plan=plan if asked else None,
+        plan=plan if there is not None or policy.busy == "skip" else None,
     )
     w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))
     referred = reference.run(
@@ -233,24 +234,20 @@ THERE = availability.intervals(
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust", "feast"])
 @pytest.mark.parametrize(
-    "asked",
-    [
-        dict(there=THERE),
-        dict(there=THERE, busy="skip"),
-        dict(busy="skip"),
-        dict(there=THERE._replace(leaving="lose")),
-    ],
+    "hours, busy",
+    [(THERE, "again"), (THERE, "skip"), (None, "skip"), (THERE._replace(leaving="lose"), "again")],
 )
-def test_groups_that_wait_for_their_clients(policy, algorithm, asked):
+def test_groups_that_wait_for_their_clients(policy, algorithm, hours, busy):
     """Whole seconds, so that reports tie with one another, with starts and with server steps."""
     chosen, table = POLICIES[policy], np.random.default_rng(4).integers(0, 7, 60)
-    size = 4 if "there" in asked else 9
+    size, busy = 4 if hours else 9, dict(busy=busy)
     if isinstance(chosen, Buffer):
-        chosen = chosen._replace(concurrency=size, client_timeout=5.0)
+        chosen = structs.replace(chosen, concurrency=size, client_timeout=5.0, **busy)
     else:
-        chosen = chosen._replace(cohort=size, goal=min(chosen.goal, 3), round_timeout=5.0)
-    plan = plan_for(linear_task(), chosen, table, seed=3, steps=STEPS, **asked)
-    assert waited(plan) > 0 or (isinstance(chosen, Buffer) and "there" not in asked)
+        goal = min(chosen.goal, 3)
+        chosen = structs.replace(chosen, cohort=size, goal=goal, round_timeout=5.0, **busy)
+    plan = plan_for(linear_task(), chosen, table, seed=3, steps=STEPS, there=hours)
+    assert waited(plan) > 0 or (isinstance(chosen, Buffer) and hours is None)
     option = dict(
         client=dict(rho=0.5),
         ema=0.6,
@@ -259,7 +256,7 @@ def test_groups_that_wait_for_their_clients(policy, algorithm, asked):
     )
     with jax.enable_x64(True):
         simulated, interpreted, referred = witnesses(
-            chosen, algorithm, option, table=table, **asked
+            chosen, algorithm, option, table=table, there=hours
         )
     for other in (interpreted, referred):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)

@@ -16,7 +16,7 @@ import msgspec
 
 from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput, about
-from stragglers.config import catalog, documents
+from stragglers.config import catalog, documents, overrides
 from stragglers.runs.checkpoint import EVERY_MINUTES
 
 if TYPE_CHECKING:

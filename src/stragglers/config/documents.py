@@ -16,6 +16,7 @@ from typing import Any
 
 from stragglers._core import schema, toml_files
 from stragglers._core.errors import BadInput, did_you_mean
+from stragglers.config import overrides
 from stragglers.config.overrides import Document, with_value
 from stragglers.config.settings import Experiment
 

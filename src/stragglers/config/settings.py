@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from stragglers._core.errors import BadInput, shown
 from stragglers._core.schema import Count, NotNegative, Positive, Settings, Share, convert
-from stragglers.config import attached_files
+from stragglers.config import attached_files, overrides
 from stragglers.planning.availability import Availability
 from stragglers.planning.faults import Faults
 from stragglers.planning.latency import AnyLatency

@@ -25,7 +25,7 @@ import numpy as np
 
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput, about, did_you_mean, shown
-from stragglers.config import documents
+from stragglers.config import documents, overrides
 from stragglers.runs import records, trials
 from stragglers.runs.records import Record
 from stragglers.runs.workers import Terms

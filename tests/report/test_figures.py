@@ -20,6 +20,7 @@ def found(tmp_path_factory):
     return records.find([folder])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
 def test_figures_repeat_byte_by_byte(found, suffix, tmp_path):
     for name, order in (("a", found), ("b", found[::-1])):

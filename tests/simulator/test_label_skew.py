@@ -69,6 +69,7 @@ def agree(policy, algorithm, option, **options):
     return simulated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("skew", SKEWS)
 def test_three_witnesses_of_every_loss(skew, lanes):

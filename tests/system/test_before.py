@@ -130,6 +130,7 @@ def close(one, other, exactly):
         np.testing.assert_allclose(value, other[name], **near)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_network")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_interrupted_runs_come_to_the_end_that_they_would_have_had(name, tmp_path, capsys):

@@ -279,11 +279,21 @@ def page() -> str:
     return "\n".join([INTRODUCTION, *(_written(section) for section in sections())])
 
 
+SECTIONS = re.compile(r"\n(?:Args|Attributes|Example|Raises|Returns):\n.*", re.DOTALL)
+EQUATION = re.compile(r"::\n\n((?: {4}.*\n?)+)")
+
+
+def _description(doc: str) -> str:
+    """A docstring without its sections; an equation, a literal block there, is one here."""
+    doc = SECTIONS.sub("", doc).strip()
+    return EQUATION.sub(lambda found: f":\n\n```text\n{inspect.cleandoc(found[1])}\n```\n", doc)
+
+
 def _written(section: Section) -> str:
     lines = [f"## {section.title}", ""]
     doc = inspect.getdoc(section.home) or ""
     if doc and section.home.__doc__ != section.home.__base__.__doc__:
-        lines += [doc.split("\n\n")[0], ""]
+        lines += [_description(doc), ""]
     if len(section.prefixes) > 1:
         lines += [f"Stands in {', '.join(f'`{prefix}`' for prefix in section.prefixes)}.", ""]
     lines += [f"Read into `{section.home.__module__}.{section.home.__qualname__}`.", ""]

@@ -1,7 +1,8 @@
 """Policies: when the server steps, and which clients start.
 
     Rounds   a cohort starts together; the round closes at report number `goal`
-    Buffer   `concurrency` clients are always in flight; every `size` reports make a server step
+    Buffer   `concurrency` clients are in flight after each refill; every `size` reports, or
+             time-outs, make a server step
 
 A policy is what settings, the planner, the simulator's coordinator and a live server all read. A
 new field belongs here, into `check`, and into the step of rounds.py or buffered.py that uses it.
@@ -40,7 +41,7 @@ class Rounds(Settings, frozen=True, tag="over_selected", tag_field="kind"):
     #: Reports that count against `updates`: those on time, or late ones as well.
     count: Literal["on_time", "all_returned"] = "on_time"
     round_timeout: Positive | None = None  #: [s] A round closes after so long with what it has.
-    #: A round that times out with fewer reports is abandoned; not set, with none.
+    #: Fewest reports of a round that times out; with fewer it is abandoned. By default 1.
     minimum: Count | None = None
     time_limit: TimeLimit | None = None  #: Cap on the clients' training time.
     #: How often clients of a group are selected, relative to others at 1.
@@ -62,7 +63,10 @@ class Rounds(Settings, frozen=True, tag="over_selected", tag_field="kind"):
 
 
 class Buffer(Settings, frozen=True, tag="buffered", tag_field="kind"):
-    """Asynchronous server steps: every `size` reports, with `concurrency` clients in flight.
+    """Asynchronous server steps: every `buffer` reports, with `concurrency` clients in flight.
+
+    A client that times out counts as one of the `buffer`, without a report. Without
+    `client_timeout`, a client that drops out holds its place for good.
 
     Example:
         >>> import stragglers as st
@@ -72,10 +76,13 @@ class Buffer(Settings, frozen=True, tag="buffered", tag_field="kind"):
 
     size: Count = field(name="buffer")  #: Reports that make a server step, B.
     concurrency: Count  #: Clients in flight, chi.
-    #: Clients that reported are replaced together at the next server step, or each at once.
+    #: When a client that reported is replaced: together with the others at the next server step
+    #: (`at_update`), or by itself as soon as it reports (`at_once`).
     refill: Literal["at_update", "at_once"] = "at_update"
-    client_timeout: Positive | None = None  #: [s] A client is replaced after so long.
-    #: A server step with fewer reports is abandoned; not set, with none.
+    #: [s] A client that has not reported after so long is replaced, and its place in the buffer
+    #: stays empty.
+    client_timeout: Positive | None = None
+    #: Fewest reports of a server step; with fewer it is abandoned. By default 1.
     minimum: Count | None = None
     time_limit: TimeLimit | None = None  #: Cap on the clients' training time.
     #: How often clients of a group are selected, relative to others at 1.

@@ -224,8 +224,9 @@ def _sweep_columns(rows: Sequence[Plan]) -> dict[str, Cell]:
         "time s": lambda row: f"{row['time_s']:,.0f}",
         "steps": lambda row: f"{row['server_steps']:,}",
     }
-    if any(row["abandoned"] for row in rows):  # else steps tell of the budget
+    if len({row["client_updates"] for row in rows}) > 1 or any(row["abandoned"] for row in rows):
         columns["updates"] = lambda row: f"{row['client_updates']:,}"
+    if any(row["abandoned"] for row in rows):
         columns["abandoned"] = lambda row: f"{row['abandoned']:,}"
     if any(row["waited_s"] for row in rows):
         columns["waiting"] = lambda row: percent(row["waited_s"] / row["time_s"])

@@ -88,6 +88,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.tasks.emnist import emnist as emnist
     from stragglers.tasks.glyphs import glyphs as glyphs
     from stragglers.tasks.models.base import model as model
+    from stragglers.tasks.models.flax_nnx import nnx_model as nnx_model
     from stragglers.tasks.own import task as task
     from stragglers.tasks.stackoverflow import stackoverflow as stackoverflow
 else:
@@ -138,6 +139,7 @@ else:
         "task": "stragglers.tasks.own",
         "partition": "stragglers.tasks",
         "model": "stragglers.tasks.models.base",
+        "nnx_model": "stragglers.tasks.models.flax_nnx",
         "glyphs": "stragglers.tasks.glyphs",
         "emnist": "stragglers.tasks.emnist",
         "cifar100": "stragglers.tasks.cifar100",

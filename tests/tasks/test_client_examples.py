@@ -71,6 +71,7 @@ def test_clients_go_by_number_not_by_word():
     assert found.names == ("2", "9", "10")
 
 
+@pytest.mark.filterwarnings("ignore")  # the library's own
 def test_a_table_of_the_real_library():
     datasets = pytest.importorskip("datasets")
     table = datasets.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist(), "who": IDS.tolist()})

@@ -74,7 +74,18 @@ class Glyphs(Settings, frozen=True, tag="glyphs", tag_field="name"):
     data_seed: Seed = 0  #: Seed of the drawings.
 
 
-Task = Glyphs | Emnist | Cifar100 | StackOverflow | Clients
+class OwnTask(Settings, frozen=True, tag="own", tag_field="name"):
+    """A task of the user's own: a function in a Python file (tasks/from_file.py)."""
+
+    file: str  #: Python file; the run's hash covers its content and that of its local imports.
+    function: str  #: Name of the function that returns the task.
+    arguments: dict[str, bool | int | float | str] | None = None  #: Its arguments.
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.function, tuple(sorted((self.arguments or {}).items()))))
+
+
+Task = Glyphs | Emnist | Cifar100 | StackOverflow | OwnTask | Clients
 
 
 # Training.
@@ -192,7 +203,7 @@ class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
 class Own(Settings, frozen=True, tag="own", tag_field="name"):
     """An algorithm of the user's own: a function in a Python file (algorithms/from_file.py)."""
 
-    file: str  #: Python file; the run's hash covers its content.
+    file: str  #: Python file; the run's hash covers its content and that of its local imports.
     function: str  #: Name of the function that returns the algorithm.
     arguments: dict[str, bool | int | float | str] = {}  #: Its arguments.
     ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.

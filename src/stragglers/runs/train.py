@@ -143,6 +143,8 @@ def _whole(given: settings.Task) -> Task:
                 accuracy=given.accuracy,
                 profile=given.profile,
             )
+        case settings.OwnTask():
+            return task_files.own_task(given)
         case Clients():
             raise BadInput("task 'fleet' has no data; it can be planned but not trained")
 

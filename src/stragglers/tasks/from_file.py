@@ -20,12 +20,13 @@ from stragglers.tasks.base import Task, check
 def task(file: str, function: str, arguments: dict[str, Any]) -> Task:
     """What the function returns; equal code and arguments give the same object."""
     code = own_files.digest(own_files.sources(file))
-    return _task(file, code, function, tuple(sorted(arguments.items())))
+    given = tuple(sorted(arguments.items()))
+    return _task(file, f"{code} {given}", function, given)  # where 1 is not 1.0
 
 
 @cache
-def _task(file: str, code: str, function: str, arguments: tuple[tuple[str, Any], ...]) -> Task:
-    del code  # part of the key alone
+def _task(file: str, known_by: str, function: str, arguments: tuple[tuple[str, Any], ...]) -> Task:
+    del known_by  # part of the key alone
     made = own_files.called(file, function, {}, dict(arguments))
     call = own_files.call(file, function, {}, dict(arguments))
     if not isinstance(made, Task):

@@ -38,8 +38,9 @@ from stragglers.simulator.local_training import (
     Data,
     Local,
     LocalJob,
-    LocalSgd,
-    local_sgd,
+    LocalSteps,
+    Trained,
+    local_steps_of,
     local_steps,
     on_device,
 )
@@ -116,7 +117,7 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
         lambda: engine.Feed(table_of(joint, packing, jobs), on_device(task), jnp.asarray(seeds))
     )
     params = jax.jit(task.model.init)(jax.random.key(0))
-    bare = bare_loop(local_sgd(task.lesson, client), lanes, len(task.x))
+    bare = bare_loop(local_steps_of(task.lesson, client), lanes, len(task.x))
     # As many ticks as the best packing could do: on a CPU, all batches one after another.
     ticks = int(packing.bound.sum())
 
@@ -163,8 +164,8 @@ def measure(case: Case, sizes: np.ndarray, options: argparse.Namespace) -> None:
     )
 
 
-def bare_loop(local: LocalSgd, lanes: int, examples: int) -> Callable[..., Any]:
-    """SGD and nothing else: (data, params, ticks) -> weights of every lane."""
+def bare_loop(local: LocalSteps, lanes: int, examples: int) -> Callable[..., Any]:
+    """Local steps and nothing else: (data, params, ticks) -> what every lane has trained."""
 
     def alone(t: jax.Array, w: Any, batch: Any, job: LocalJob, params: Any, data: Data) -> Any:
         sent = Download(params, params)
@@ -174,7 +175,7 @@ def bare_loop(local: LocalSgd, lanes: int, examples: int) -> Callable[..., Any]:
     @jax.jit
     def bare(data: Data, params: Any, ticks: jax.Array) -> Any:
         job = LocalJob(*(jnp.int32(n) for n in (1, 0, examples, 0, 0)))
-        w, batch, step = params, local.batch(jnp.uint32(0), job, jnp.int32(0)), alone
+        w, batch, step = Trained(params, local.begin(params)), local.batch(jnp.uint32(0), job, jnp.int32(0)), alone
         if lanes > 1:
             w, batch, job = jax.tree.map(
                 lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), (w, batch, job)

@@ -82,10 +82,14 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.simulator.simulate import simulate as simulate
     from stragglers.simulator.simulate import simulate_events as simulate_events
     from stragglers.simulator.trial_state import Result as Result
+    from stragglers.tasks import partition as partition
     from stragglers.tasks.base import Task as Task
     from stragglers.tasks.cifar100 import cifar100 as cifar100
     from stragglers.tasks.emnist import emnist as emnist
     from stragglers.tasks.glyphs import glyphs as glyphs
+    from stragglers.tasks.models.base import model as model
+    from stragglers.tasks.models.flax_nnx import nnx_model as nnx_model
+    from stragglers.tasks.own import task as task
     from stragglers.tasks.stackoverflow import stackoverflow as stackoverflow
 else:
     import importlib
@@ -132,6 +136,10 @@ else:
         "fare_dust": "stragglers.algorithms.fare_dust",
         "feast": "stragglers.algorithms.feast",
         "Task": "stragglers.tasks.base",
+        "task": "stragglers.tasks.own",
+        "partition": "stragglers.tasks",
+        "model": "stragglers.tasks.models.base",
+        "nnx_model": "stragglers.tasks.models.flax_nnx",
         "glyphs": "stragglers.tasks.glyphs",
         "emnist": "stragglers.tasks.emnist",
         "cifar100": "stragglers.tasks.cifar100",

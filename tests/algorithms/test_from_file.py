@@ -130,7 +130,7 @@ def test_changed_code_is_imported_anew(tmp_path):
         ),
         (
             ["function=broken"],
-            r"broken\(server, mean\) failed \(ZeroDivisionError: division by zero\)",
+            r"broken\(server, mean\) failed \(ZeroDivisionError: division by zero, at .*py:20\)",
         ),
         (["algorithm.arguments.speed=2"], r"lazy\(server, mean, speed=2\) failed \(TypeError: "),
         (["algorithm.file=none.py"], "none.py: cannot be read as a Python file"),

@@ -5,6 +5,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from stragglers._core.errors import BadInput
@@ -14,6 +15,7 @@ from stragglers.simulator.local_training import (
     Local,
     LocalJob,
     _distance,
+    check_local,
     local_steps,
     local_training,
 )
@@ -326,3 +328,17 @@ def test_every_local_step_has_randomness_of_its_own():
     each = np.stack([drawn(seed, dispatch) for seed in (0, 1) for dispatch in (0, 1, 5)])
     assert each.shape == (6, 4, 2) and len(np.unique(each.round(4))) == each.size
     np.testing.assert_array_equal(drawn(1, 5), each[-1])  # by its address, whenever it is asked for
+
+
+@pytest.mark.parametrize(
+    ("local", "line"),
+    [
+        (Local(None, 4), "Local: learning_rate = None: expected a number"),
+        (Local(0.0, 4), "Local: learning_rate=0.0, expected a finite number > 0"),
+        (Local(0.1, 4, optimizer=optax.adam(0.1)), "an optimizer, which has its own"),
+        (Local(None, 4, optimizer=optax.adam), "Local: optimizer = .*expected one of optax"),
+    ],
+)
+def test_the_learning_rate_is_that_of_sgd_or_of_the_optimizer(local, line):
+    with pytest.raises(BadInput, match=line):
+        check_local(local)

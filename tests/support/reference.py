@@ -54,15 +54,16 @@ def local_delta(
     nu=0.0,
     skew=None,
     everybody=None,
+    optimizer=None,
 ):
-    """start - end of local SGD on one client's examples."""
+    """start - end of local training on one client's examples, by default with SGD."""
     n = len(x)
     factor, addend = 1.0, 0.0
     if skew and n:
         factor, addend = calibration(y=y, everybody=everybody, classes=w0.shape[1], **skew)
     whole = limited or last_batch == "drop"
     steps = (positions // batch if whole else -(-positions // batch)) if n else 0
-    w = w0.copy()
+    w, state, optimizer = w0.copy(), None, optimizer or sgd(lr)
     for step in range(steps):
         p = np.arange(step * batch, (step + 1) * batch)
         words = [np.full(batch, v, np.uint32) for v in (seed, dispatch)]
@@ -80,12 +81,30 @@ def local_delta(
             else:
                 t = temperature
                 error = error + rho * (softmax(student / t) - softmax(taught / t)) / t
-        w = w - lr * (a.T @ error / len(rows) + nu * (w - w0))
+        w, state = optimizer(w, a.T @ error / len(rows) + nu * (w - w0), state)
     return w0 - w
 
 
 def sgd(lr):
     return lambda w, g, state: (w - lr * g, state)
+
+
+def momentum(lr, decay):
+    def step(w, g, m):
+        m = g + decay * (0.0 if m is None else m)
+        return w - lr * m, m
+
+    return step
+
+
+def clipped_with_decay(lr, norm, rate):
+    """SGD on gradients of at most this norm; the learning rate decays by `rate` a local step."""
+
+    def step(w, g, t):
+        t = t or 0
+        return w - lr * rate**t * g * min(1.0, norm / np.sqrt((g * g).sum())), t + 1
+
+    return step
 
 
 def adam(lr, b1=0.9, b2=0.99, eps=1e-3):

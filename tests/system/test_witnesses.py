@@ -100,6 +100,20 @@ OPTIONS = {
 }
 
 
+# Local optimizers: as optax has them, and as the reference does.
+LOCAL = {
+    "momentum": (optax.sgd(0.1, momentum=0.8), reference.momentum(0.1, 0.8)),
+    "adam": (optax.adam(0.02, b2=0.99, eps=1e-3), reference.adam(0.02)),
+    "clipped, decays": (
+        # optax.exponential_decay computes in float32.
+        optax.chain(
+            optax.clip_by_global_norm(0.5), optax.sgd(lambda t: 0.3 * 0.7 ** t.astype(float))
+        ),
+        reference.clipped_with_decay(0.3, 0.5, 0.7),
+    ),
+}
+
+
 def latencies(seed):
     """Ties, zeros and a long tail."""
     rng = np.random.default_rng(seed)
@@ -114,8 +128,11 @@ def never_comes(seed):
 def settings(option):
     given = {"batch": 4, "lr": 0.2, **option.get("client", {})}
     skew = dict(given.get("skew") or {})
+    name = given.pop("local", None)
+    optimizer, given["optimizer"] = LOCAL[name] if name else (None, None)
     client = Local(
-        learning_rate=given["lr"],
+        learning_rate=None if optimizer else given["lr"],
+        optimizer=optimizer,
         batch_size=given["batch"],
         last_batch=given.get("last_batch", "fill"),
         distillation=given.get("rho", 0.0),
@@ -292,6 +309,19 @@ def test_every_option_of_every_algorithm(algorithm, option):
     policy = POLICIES["late in seconds" if algorithm == "feast" else "late in rounds"]
     with jax.enable_x64(True):
         simulated, interpreted, referred = witnesses(policy, algorithm, OPTIONS[option], seed=5)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("local", LOCAL)
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_every_local_optimizer(local, lanes):
+    """Its state begins anew with every client, also where a lane starts one after another."""
+    option = dict(client=dict(local=local, rho=0.5, nu=0.1), epochs=2, lanes=lanes)
+    with jax.enable_x64(True):
+        simulated, interpreted, referred = witnesses(
+            POLICIES["late in rounds"], "fare-dust", option
+        )
     for other in (interpreted, referred):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 

@@ -1,8 +1,11 @@
 """Bad input: one line that says what was given, what was expected and what to do."""
 
 import difflib
+import sysconfig
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 LONGEST = 80  # characters of a value
@@ -58,6 +61,21 @@ def shown(value: object) -> str:
     except ValueError:  # Python writes out no number of thousands of digits
         return "a huge number"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+PACKAGE = str(Path(__file__).parents[1])
+INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+def raised(error: BaseException) -> str:
+    """What a user's function raised, and the last line of the user's own code that led there."""
+    first = f"{type(error).__name__}: {error}".splitlines()[0]
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((PACKAGE, *INSTALLED, "<"))
+    ]
+    return f"{first}, at {own[-1].filename}:{own[-1].lineno}" if own else first
 
 
 def did_you_mean(given: str, valid: Iterable[str]) -> str:

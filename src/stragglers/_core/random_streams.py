@@ -56,6 +56,7 @@ class Purpose(IntEnum):
     PROFILE = 28  # the participations by which clients are put into tiers
     TIER = 29  # which tier a round is of
     OF_TIER = 30  # which of its clients
+    DEALING = 31  # which client holds each example that a partitioner deals out
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -112,7 +112,7 @@ def _experiments(
                     experiment = documents.settings_from(swept)
                     checks.check_trainable(experiment)
                     if experiment.task not in read:
-                        task_files.prepare_data(experiment.task)
+                        task_files.prepare_data(experiment.task, experiment.threads)
                 read.add(experiment.task)
                 found.append((name, chosen, experiment))
     return found

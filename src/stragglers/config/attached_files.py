@@ -1,18 +1,19 @@
-"""Files that settings name: clients, their faults and hours, samples, algorithms of one's own.
+"""Files that settings name: clients, their faults and hours, samples, code of the user's own.
 
     beside(document, folder)   names are of files in a folder, unless they are absolute
     digested(settings)         names give way to what the files hold: of this a hash is made
     copied(settings)           names of copies, and the copies: they lie with the settings of a run
 
 A copy is named by what it holds. So a file that is named twice is copied once, two files of one
-name do not meet, and a copy of a copy is the same.
+name do not meet, and a copy of a copy is the same. A Python file goes with the local files that it
+imports: into a folder, if there are any.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from stragglers._core import own_files
 from stragglers._core.errors import BadInput
 
 FILES = ("csv", "file")  # keys of settings
@@ -28,38 +29,40 @@ def digested(settings: dict[str, Any]) -> dict[str, Any]:
     """A name that is none of a file stays as it is."""
 
     def digest(name: str) -> str:
-        content = _content(name)
-        return name if content is None else _digest(content)
+        contents = _contents(name)
+        return name if contents is None else own_files.digest(contents)
 
     return _changed(settings, FILES, digest)
 
 
 def copied(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The settings with names of copies, and the copies by name; data is named from anywhere."""
-    copies = {}
+    copies: dict[str, bytes] = {}
 
     def keep(name: str) -> str:
-        content = _content(name)
-        if content is None:
+        contents = _contents(name)
+        if contents is None:
             return name
-        copy = f"copy-{_digest(content)[:12]}{Path(name).suffix}"
-        copies[copy] = content
-        return copy
+        copy = f"copy-{own_files.digest(contents)[:12]}"
+        if len(contents) == 1:
+            (copies[f"{copy}{Path(name).suffix}"],) = contents.values()
+            return f"{copy}{Path(name).suffix}"
+        copies.update({f"{copy}/{part}": content for part, content in contents.items()})
+        return f"{copy}/{Path(name).name}"
 
     named = _changed(settings, FILES, keep)
     return _changed(named, (DATA,), lambda name: str(Path(name).absolute())), copies
 
 
-def _content(name: str) -> bytes | None:
+def _contents(name: str) -> own_files.Sources | None:
+    """What a file holds, and what the local files do that it imports if it is a Python file."""
     path = Path(name)
     try:
-        return path.read_bytes() if path.is_file() else None
+        if not path.is_file():
+            return None
+        return own_files.sources(path) if path.suffix == ".py" else {path.name: path.read_bytes()}
     except OSError as error:
         raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _changed(document: Any, keys: Sequence[str], change: Callable[[str], str]) -> Any:

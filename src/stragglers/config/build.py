@@ -1,7 +1,7 @@
 """From an experiment's settings to its clients, its fleet and its schedule."""
 
 from stragglers._core.errors import BadInput
-from stragglers.config import settings
+from stragglers.config import settings, task_files
 from stragglers.planning import paper_populations, population, subset
 from stragglers.planning.fleet import Fleet
 from stragglers.planning.make_schedule import schedule
@@ -41,6 +41,8 @@ def _all_clients(task: settings.Task, seed: int) -> Population:
                 f"task: straggler_tags={list(task.straggler_tags)}: sizes without data are known "
                 "of the tags math and c++ alone"
             )
+        case settings.OwnTask():
+            return task_files.own_task(task).population
         case Clients():
             return population.drawn(task, seed)
 

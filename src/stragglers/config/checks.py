@@ -21,6 +21,14 @@ def check(experiment: settings.Experiment) -> None:
             "server steps would grow by clients / reports. Leave `normalise` out."
         )
     _check_label_skew(experiment)
+    _check_local(experiment.client)
+
+
+def _check_local(given: settings.Client | None) -> None:
+    if given and given.rate_arguments is not None and given.rate_schedule is None:
+        raise BadInput(
+            "client.rate_arguments: arguments of no schedule. Name one in client.rate_schedule."
+        )
 
 
 def _check_label_skew(experiment: settings.Experiment) -> None:

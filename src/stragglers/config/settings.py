@@ -30,6 +30,7 @@ from stragglers.planning.population import Clients
 
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Arguments = dict[str, bool | int | float | str]  # of a function
 Profile = Literal["fedjax", "afo"]  # two code bases, see docs/reference/profiles.md
 
 
@@ -74,7 +75,18 @@ class Glyphs(Settings, frozen=True, tag="glyphs", tag_field="name"):
     data_seed: Seed = 0  #: Seed of the drawings.
 
 
-Task = Glyphs | Emnist | Cifar100 | StackOverflow | Clients
+class OwnTask(Settings, frozen=True, tag="own", tag_field="name"):
+    """A task of the user's own: a function in a Python file (tasks/from_file.py)."""
+
+    file: str  #: Python file; the run's hash covers its content and that of its local imports.
+    function: str  #: Name of the function that returns the task.
+    arguments: Arguments | None = None  #: Its arguments.
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.function, tuple(sorted((self.arguments or {}).items()))))
+
+
+Task = Glyphs | Emnist | Cifar100 | StackOverflow | OwnTask | Clients
 
 
 # Training.
@@ -118,6 +130,16 @@ class Client(Settings, frozen=True):
     proximal: NotNegative = 0.0  #: Weight nu of the distance to the start, as in FedProx.
     #: Supervised loss for clients that lack classes; by default plain cross-entropy.
     label_skew: LabelSkew | None = None
+    #: Local optimizer, by its name in optax; by default SGD. Each client begins with a new state.
+    optimizer: str | None = None
+    optimizer_arguments: Arguments | None = None  #: Its other arguments, such as `momentum` of SGD.
+    #: Schedule of the learning rate over local steps, by its name in optax; by default constant.
+    rate_schedule: str | None = None
+    rate_arguments: Arguments | None = None  #: Arguments of the schedule.
+    clip_norm: Positive | None = None  #: Largest norm of a gradient; larger ones are scaled to it.
+
+    def __hash__(self) -> int:
+        return hash(msgspec.json.encode(self, order="sorted"))
 
 
 class Sgd(Settings, frozen=True, tag="sgd", tag_field="optimizer"):
@@ -144,7 +166,18 @@ class Adagrad(Settings, frozen=True, tag="adagrad", tag_field="optimizer"):
     eps: Positive = 1e-7  #: Added to the root of the accumulator.
 
 
-Server = Sgd | Adam | Yogi | Adagrad
+class Optax(Settings, frozen=True, tag="optax", tag_field="optimizer"):
+    """Any other optimizer of optax."""
+
+    function: str  #: Its name in optax, such as `lamb`.
+    learning_rate: Positive  #: Server learning rate.
+    arguments: Arguments | None = None  #: Its other arguments.
+
+    def __hash__(self) -> int:
+        return hash(msgspec.json.encode(self, order="sorted"))
+
+
+Server = Sgd | Adam | Yogi | Adagrad | Optax
 
 
 class Aggregation(Settings, frozen=True):
@@ -192,9 +225,9 @@ class Feast(Settings, frozen=True, tag="feast", tag_field="name"):
 class Own(Settings, frozen=True, tag="own", tag_field="name"):
     """An algorithm of the user's own: a function in a Python file (algorithms/from_file.py)."""
 
-    file: str  #: Python file; the run's hash covers its content.
+    file: str  #: Python file; the run's hash covers its content and that of its local imports.
     function: str  #: Name of the function that returns the algorithm.
-    arguments: dict[str, bool | int | float | str] = {}  #: Its arguments.
+    arguments: Arguments = {}  #: Its arguments.
     ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
     def __hash__(self) -> int:

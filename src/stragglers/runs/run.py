@@ -73,7 +73,7 @@ def run(
     for experiment in named:
         with about(experiment.name):
             checks.check_trainable(experiment)
-            task_files.prepare_data(experiment.task)
+            task_files.prepare_data(experiment.task, experiment.threads)
     jobs = jobs_of(named, trials, output_folder(str(out)))
     try:
         left = train(jobs, processes, terms, together)

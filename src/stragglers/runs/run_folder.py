@@ -2,7 +2,7 @@
 
     runs/<name>/<hash>-<seed>/
       settings.toml      the resolved experiment, its defaults written out
-      copy-*             copies of the files that it names, if any
+      copy-*             copies of the files that it names, if any; folders of code in several files
       curve.jsonl        one line for each evaluation, on the disk as soon as it is known
                          (curve.jsonl.gz in a result that was put away, without its weights)
       run.json           what it is, on what it ran, and its status: running, finished, diverged
@@ -85,7 +85,9 @@ def write_settings(path: Path, settings: dict[str, Any]) -> None:
     """With copies of the files that they name, first: settings without them are none."""
     settings, copies = attached_files.copied(settings)
     for name, content in copies.items():
-        write(path.with_name(name), content)
+        if not (copy := path.parent / name).parent.is_dir():
+            files.make_folder(copy.parent)
+        write(copy, content)
     write(path, toml_files.dumps(settings).encode())
 
 

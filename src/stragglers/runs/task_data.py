@@ -29,7 +29,7 @@ KINDS = {"emnist": EMNIST, "cifar100": CIFAR100}
 TASKS = {
     str(task.__struct_config__.tag): issubclass(task, settings.WithData)
     for task in get_args(settings.Task)
-    if task is not Clients
+    if task not in (Clients, settings.OwnTask)
 }
 LEVELS = (5, 25, 50, 75, 95)
 

@@ -11,7 +11,7 @@ import optax
 from msgspec import structs
 
 from stragglers._core.errors import BadInput
-from stragglers.algorithms import from_file
+from stragglers.algorithms import from_file, optimizers
 from stragglers.algorithms.base import Algorithm, By, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
@@ -52,8 +52,13 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
     """Everything that can be wrong is found here, before training `together` of its trials."""
     checks.check_trainable(experiment)
     assert experiment.client and experiment.server and experiment.algorithm
-    if isinstance(experiment.algorithm, settings.Own):  # others have nothing to refuse
-        algorithm(experiment.server, experiment.algorithm, experiment.aggregation.normalise, 1)
+    local(experiment.client, experiment.precision == "bfloat16")
+    algorithm(
+        experiment.server,
+        experiment.algorithm,
+        experiment.aggregation.normalise,
+        checks.history_length(experiment),
+    )
     who = task(experiment.task)
     teachers = checks.history_length(experiment)
     model = jax.eval_shape(who.model.init, jax.random.key(0))
@@ -145,6 +150,8 @@ def _whole(given: settings.Task) -> Task:
                 accuracy=given.accuracy,
                 profile=given.profile,
             )
+        case settings.OwnTask():
+            return task_files.own_task(given)
         case Clients():
             raise BadInput("task 'fleet' has no data; it can be planned but not trained")
 
@@ -152,8 +159,9 @@ def _whole(given: settings.Task) -> Task:
 @cache
 def local(given: settings.Client, bfloat16: bool = False) -> Local:
     """How clients train; equal settings give the same object, and so the same program."""
+    optimizer = _local_optimizer(given)
     return Local(
-        learning_rate=given.learning_rate,
+        learning_rate=None if optimizer else given.learning_rate,
         batch_size=given.batch_size,
         last_batch=given.last_batch,
         distillation=given.distillation,
@@ -163,7 +171,23 @@ def local(given: settings.Client, bfloat16: bool = False) -> Local:
         proximal=given.proximal,
         bfloat16=bfloat16,
         label_skew=_label_skew(given.label_skew),
+        optimizer=optimizer,
     )
+
+
+def _local_optimizer(given: settings.Client) -> optax.GradientTransformation | None:
+    """None for plain SGD, which has a faster form."""
+    beyond = (given.optimizer, given.optimizer_arguments, given.rate_schedule, given.clip_norm)
+    if all(setting is None for setting in beyond):
+        return None
+    rate = given.learning_rate
+    if given.rate_schedule is not None:
+        rate = optimizers.rate(given.rate_schedule, rate, given.rate_arguments or {}, "client")
+    arguments = given.optimizer_arguments or {}
+    made = optimizers.optimizer(given.optimizer or "sgd", rate, arguments, "client")
+    if given.clip_norm is None:
+        return made
+    return optax.chain(optax.clip_by_global_norm(given.clip_norm), made)
 
 
 def _label_skew(given: settings.LabelSkew | None) -> LabelSkew | None:
@@ -186,9 +210,7 @@ def algorithm(
     server: settings.Server, given: settings.Algorithm, normalise: By, teachers: int
 ) -> Algorithm:
     """The server; equal settings give the same object, and so the same program."""
-    tag = str(server.__struct_config__.tag)
-    optimizer = OPTIMIZERS[tag](**structs.asdict(server))
-    mean = Mean(normalise)
+    optimizer, mean = _server_optimizer(server), Mean(normalise)
     match given:
         case settings.FedAvg() | settings.FedBuff():
             chosen = fedavg(optimizer, mean)
@@ -211,6 +233,13 @@ def algorithm(
                 given.file, given.function, optimizer, mean, given.arguments
             )
     return with_ema(chosen, given.ema)
+
+
+def _server_optimizer(given: settings.Server) -> optax.GradientTransformation:
+    if isinstance(given, settings.Optax):
+        rate, arguments = given.learning_rate, given.arguments or {}
+        return optimizers.optimizer(given.function, rate, arguments, "server")
+    return OPTIMIZERS[str(given.__struct_config__.tag)](**structs.asdict(given))
 
 
 def _evenly(steps: int, points: int) -> list[int]:

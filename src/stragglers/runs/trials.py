@@ -20,7 +20,7 @@ import msgspec
 from stragglers._core import jax_env
 from stragglers._core.errors import BadInput
 from stragglers.config import task_files
-from stragglers.config.settings import Experiment, Task
+from stragglers.config.settings import Experiment, OwnTask, Task
 from stragglers.runs import checkpoint, device_lock, records, run_folder
 from stragglers.runs.bundles import bundles, training
 from stragglers.runs.progress import Shown
@@ -84,11 +84,12 @@ def _check_data(over: list[Job]) -> None:
         if task not in asked:
             asked[task] = task_files.data_digest(task)
         if (now := asked[task]) and now != then:
-            place = records.origin(job.folder)[1]["task"].get("path", "files elsewhere")
+            asked_of = records.origin(job.folder)[1]["task"]
+            place = asked_of.get("path", asked_of.get("function", "files elsewhere"))
+            here = task.function if isinstance(task, OwnTask) else task_files.data_folder(task)
             raise BadInput(
-                f"{job.folder}: trained on the data of {place} ({then[:12]}), but "
-                f"{task_files.data_folder(task)} has other data ({now[:12]}); choose another "
-                "--out, or delete this folder"
+                f"{job.folder}: trained on the data of {place} ({then[:12]}), but {here} has other "
+                f"data ({now[:12]}); choose another --out, or delete this folder"
             )
 
 

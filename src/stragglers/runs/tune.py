@@ -99,9 +99,10 @@ class Objective(NamedTuple):
         return "matched_" if self.matched else "held_out_"
 
     def of(self, trials: Sequence[Record]) -> float:
+        weights = {"straggler": self.weight, "total": 1 - self.weight}
         values = [
-            self.weight * trial.outcome(f"{self.kind}straggler_accuracy")
-            + (1 - self.weight) * trial.outcome(f"{self.kind}total_accuracy")
+            # Without straggler tests that accuracy is NaN, and must not count.
+            sum(w * trial.outcome(f"{self.kind}{n}_accuracy") for n, w in weights.items() if w)
             for trial in trials
         ]
         return float(np.median(values)) if values else math.nan
@@ -234,6 +235,11 @@ def tune(
 
 def _best(tried: list[Candidate]) -> Candidate:
     good = [candidate for candidate in tried if math.isfinite(candidate.value)]
+    if not good and any(math.isfinite(one.held_out["total_accuracy"]) for one in tried):
+        raise BadInput(
+            "no candidate has a straggler accuracy: no test example is a straggler's. Choose by "
+            "--objective total."
+        )
     if not good:
         raise BadInput("every candidate diverged; try smaller learning rates in the grid")
     # The first of equals, in the order of the grid: max keeps it.

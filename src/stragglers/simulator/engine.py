@@ -24,6 +24,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import Mesh
 
 from stragglers.algorithms import trees
@@ -31,7 +32,14 @@ from stragglers.algorithms.base import Algorithm, Download, Params, Sum, downloa
 from stragglers.simulator import device_mesh as devices
 from stragglers.simulator.device_table import Table
 from stragglers.simulator.handover import Ending, corrupted, hand_over
-from stragglers.simulator.local_training import Batch, Data, Local, local_sgd, local_training
+from stragglers.simulator.local_training import (
+    Batch,
+    Data,
+    Local,
+    Trained,
+    local_steps_of,
+    local_training,
+)
 from stragglers.simulator.programs import compiled
 from stragglers.simulator.server_step import Carry, add, models_of, server_step, state_of
 from stragglers.tasks.base import Lesson, Task
@@ -117,7 +125,7 @@ class _Lanes(NamedTuple):
     place: jax.Array
     step: jax.Array  # local steps done by its client
     batch: Batch
-    params: Params
+    trained: Trained
     teacher: Params  # None where clients need no copy of it
 
 
@@ -127,12 +135,13 @@ def in_lanes(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
     begin, end = _own_lanes(code, table, leg)
     row, zero = _row_at(table, begin), jnp.zeros_like(begin)
     first = table.turn_begin[leg]
+    params = jax.vmap(partial(_model_of, code, table, carry))(row)
     lanes = _Lanes(
         runs=(begin < end) & (table.opens[row] <= first),
         place=begin,
         step=zero,
         batch=_batches(code, feed, row, zero),
-        params=jax.vmap(partial(_model_of, code, table, carry))(row),
+        trained=Trained(params, _optimizers(code, params)),
         teacher=_teachers(code, table, carry, row),
     )
     turn = partial(_turn, code, feed, end)
@@ -193,7 +202,14 @@ def _span(
         idle=steps == 0,
         corrupt=None if table.corrupt is None else table.corrupt[row],
     )
-    params, buckets, good = hand_over(lanes.params, buckets, turn.models, ending)
+    trained, fresh = lanes.trained, ending.starts
+    params, buckets, good = hand_over(trained.params, buckets, turn.models, ending)
+    # The state of plain SGD has no leaves.
+    optimizer = jax.tree.map(
+        lambda new, old: jnp.where(fresh.reshape(-1, *[1] * (old.ndim - 1)), new, old),
+        _optimizers(code, params),
+        trained.optimizer,
+    )
     dropped = dropped.at[table.trial[row], table.starting.round[row]].add(ends & ~good)
     step, teacher = jnp.where(starts, 0, lanes.step), lanes.teacher
     if teacher is not None:  # fetched only where a client starts
@@ -201,23 +217,28 @@ def _span(
         teacher = jax.lax.cond(starts.any(), fetch, lambda _: lanes.teacher, following)
     runs = starts | (lanes.runs & ~ends)
     batch = _batches(code, feed, following, step)
-    return _Lanes(runs, place, step, batch, params, teacher), buckets, dropped
+    return _Lanes(runs, place, step, batch, Trained(params, optimizer), teacher), buckets, dropped
 
 
 def _tick(code: Code, feed: Feed, carry: Carry, _: jax.Array, lanes: _Lanes) -> _Lanes:
     """A local step of every lane; what those that wait or are done compute is never used."""
-    sgd, table = local_sgd(code.lesson, code.local), feed.table
+    steps, table = local_steps_of(code.lesson, code.local), feed.table
 
     @jax.vmap
-    def trained(lane: _Lanes, row: jax.Array) -> Params:
+    def trained(lane: _Lanes, row: jax.Array) -> Trained:
         model, job = _model_of(code, table, carry, row), trees.row(table.job, row)
         sent = Download(model, model if lane.teacher is None else lane.teacher)
         seed = feed.seed[table.trial[row]]
-        return sgd.step(feed.data, seed, sent, job, lane.step, lane.params, lane.batch)
+        return steps.step(feed.data, seed, sent, job, lane.step, lane.trained, lane.batch)
 
     rows = _row_at(table, lanes.place)
-    params, step = trained(lanes, rows), lanes.step + 1
-    return lanes._replace(params=params, step=step, batch=_batches(code, feed, rows, step))
+    after, step = trained(lanes, rows), lanes.step + 1
+    return lanes._replace(trained=after, step=step, batch=_batches(code, feed, rows, step))
+
+
+def _optimizers(code: Code, params: Params) -> optax.OptState:
+    """State of each lane's optimizer before a client's first local step."""
+    return jax.vmap(local_steps_of(code.lesson, code.local).begin)(params)
 
 
 def _row_at(table: Table, place: jax.Array) -> jax.Array:
@@ -228,13 +249,13 @@ def _model_of(code: Code, table: Table, carry: Carry, row: jax.Array) -> Params:
     return code.algorithm.params(state_of(carry, table.trial[row]))
 
 
-def _batches(code: Code, feed: Feed, rows: jax.Array, steps: jax.Array) -> Batch:
-    sgd, table = local_sgd(code.lesson, code.local), feed.table
+def _batches(code: Code, feed: Feed, rows: jax.Array, numbers: jax.Array) -> Batch:
+    steps, table = local_steps_of(code.lesson, code.local), feed.table
 
     def batch(row: jax.Array, step: jax.Array) -> Batch:
-        return sgd.batch(feed.seed[table.trial[row]], trees.row(table.job, row), step)
+        return steps.batch(feed.seed[table.trial[row]], trees.row(table.job, row), step)
 
-    return jax.vmap(batch)(rows, steps)
+    return jax.vmap(batch)(rows, numbers)
 
 
 def _teachers(code: Code, table: Table, carry: Carry, rows: jax.Array) -> Params:

@@ -1,4 +1,4 @@
-"""What a client does: local SGD from the model it was sent.
+"""What a client does: local SGD, or another optimizer, from the model it was sent.
 
     position p = step * batch + 0 .. batch - 1          p runs through epoch after epoch
     example    = first + shuffled(p mod n; dispatch, epoch p // n)
@@ -7,6 +7,8 @@
                                                         or logit MSE, over a text's positions a sum
                + nu / 2 * |w - w0|^2                    and the task's penalty on w, if it has one
     w         <- w - lr * gradient,    delta = w0 - w
+                 or what another optimizer makes of the gradient; its state begins anew with every
+                 client, and its schedule counts local steps
 
 The teacher is the model that the client was sent, unless the algorithm sends another. It is
 evaluated without dropout, and no gradient flows into it. rho = 0 or nu = 0 removes the term.
@@ -24,6 +26,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
@@ -39,14 +42,14 @@ from stragglers.tasks.base import Lesson, Task
 
 
 class Local(NamedTuple):
-    """How every client trains: SGD from the model w0 that it was sent::
+    """How every client trains: SGD, or another optimizer, from the model w0 that it was sent::
 
         w <- w - learning_rate * gradient of the loss,      delta = w0 - w
         loss = mean supervised loss + distillation * distance to the teacher
              + proximal / 2 * |w - w0|^2
 
     Attributes:
-        learning_rate: Learning rate of local SGD.
+        learning_rate: Learning rate of local SGD; None with an optimizer, which has its own.
         batch_size: Examples of a local step.
         last_batch: The last batch of a client: filled from a fresh reshuffle, kept short, or
             dropped.
@@ -57,15 +60,23 @@ class Local(NamedTuple):
         proximal: Weight nu of the distance to the start, as in FedProx.
         bfloat16: Whether networks compute in bfloat16; weights and gradients keep their precision.
         label_skew: Supervised loss for clients that lack classes; None for plain cross-entropy.
+        optimizer: Optimizer of optax in place of SGD. Its state begins anew with every client, so
+            that a learning-rate schedule counts a client's local steps.
 
     Example:
         >>> import stragglers as st
         >>> local = st.Local(learning_rate=0.05, batch_size=20)
         >>> local._replace(label_skew=st.label_skew.Damped(alpha=0.1)).label_skew
         Damped(alpha=0.1)
+
+        Adam with clipped gradients:
+
+        >>> import optax
+        >>> adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+        >>> local = st.Local(None, batch_size=20, optimizer=adam)
     """
 
-    learning_rate: float
+    learning_rate: float | None
     batch_size: int
     last_batch: Literal["fill", "keep", "drop"] = "fill"
     distillation: float = 0.0
@@ -75,12 +86,14 @@ class Local(NamedTuple):
     proximal: float = 0.0
     bfloat16: bool = False
     label_skew: LabelSkew | None = None
+    optimizer: optax.GradientTransformation | None = None
 
 
 def check_local(local: Local) -> None:
     """Refuses what would train nothing, or away from the data; settings.Client has it likewise."""
     check_type("local", local, Local, "st.Local")
-    for name in ("learning_rate", "temperature", "distillation", "proximal"):
+    _check_optimizer(local)
+    for name in ("temperature", "distillation", "proximal"):
         check_type(f"Local: {name}", getattr(local, name), Real, "a number")
     check_type("Local: label_skew", local.label_skew, (LabelSkew, NoneType), "one of st.label_skew")
     for name, kind in get_type_hints(Local).items():
@@ -90,13 +103,31 @@ def check_local(local: Local) -> None:
             raise BadInput(f"Local: {name}={shown(value)}, expected one of: {choices}")
     if not isinstance(local.batch_size, int | np.integer) or local.batch_size < 1:
         raise BadInput(f"Local: batch_size={local.batch_size}, expected a whole number >= 1")
-    for name in ("learning_rate", "temperature"):
-        if not 0 < getattr(local, name) < math.inf:
-            raise BadInput(f"Local: {name}={getattr(local, name)}, expected a finite number > 0")
+    if not 0 < local.temperature < math.inf:
+        raise BadInput(f"Local: temperature={local.temperature}, expected a finite number > 0")
     for name in ("distillation", "proximal"):
         if not 0 <= getattr(local, name) < math.inf:
             raise BadInput(f"Local: {name}={getattr(local, name)}, expected a finite number >= 0")
     label_skew.check(local.label_skew)
+
+
+def _check_optimizer(local: Local) -> None:
+    if local.optimizer is None:
+        check_type("Local: learning_rate", local.learning_rate, Real, "a number")
+        assert local.learning_rate is not None
+        if not 0 < local.learning_rate < math.inf:
+            raise BadInput(
+                f"Local: learning_rate={local.learning_rate}, expected a finite number > 0"
+            )
+        return
+    check_type(
+        "Local: optimizer", local.optimizer, optax.GradientTransformation, "one of optax, or None"
+    )
+    if local.learning_rate is not None:
+        raise BadInput(
+            f"Local: learning_rate={shown(local.learning_rate)} and an optimizer, which has its "
+            "own. Set learning_rate=None."
+        )
 
 
 class Data(NamedTuple):
@@ -164,17 +195,28 @@ class Batch(NamedTuple):
     valid: jax.Array  # within the client's work
 
 
-class LocalSgd(NamedTuple):
-    """Local SGD in pieces, for one client; `vmap` makes it one for each lane."""
+class Trained(NamedTuple):
+    """A client's weights between two local steps."""
 
+    params: Params
+    optimizer: optax.OptState = ()  # plain SGD has none
+
+
+class LocalSteps(NamedTuple):
+    """Local training in pieces, for one client; `vmap` makes it one for each lane."""
+
+    begin: Callable[[Params], optax.OptState]  # of a client's optimizer, from the model it was sent
     batch: Callable[[jax.Array, LocalJob, jax.Array], Batch]  # seed, job, step
-    step: Callable[[Data, jax.Array, Download, LocalJob, jax.Array, Params, Batch], Params]
+    step: Callable[[Data, jax.Array, Download, LocalJob, jax.Array, Trained, Batch], Trained]
 
 
-def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
-    """Builds one step of local SGD."""
+def local_steps_of(lesson: Lesson, local: Local) -> LocalSteps:
+    """Builds one local step."""
     gradient = jax.grad(_objective(lesson, local))
     skew = label_skew.acting(local.label_skew)
+
+    def begin(params: Params) -> optax.OptState:
+        return local.optimizer.init(params) if local.optimizer else ()
 
     def batch(seed: jax.Array, job: LocalJob, number: jax.Array) -> Batch:
         size = jnp.maximum(jnp.asarray(job.size, jnp.uint32), 1)
@@ -191,9 +233,10 @@ def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
         sent: Download,
         job: LocalJob,
         number: jax.Array,
-        params: Params,
+        trained: Trained,
         examples: Batch,
-    ) -> Params:
+    ) -> Trained:
+        params, state = trained
         key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(job.dispatch, jnp.uint32))
         augment, dropout = jax.random.split(jax.random.fold_in(key, number))
         x, terms = lesson.prepare(data.x[examples.row], augment), (None, None)
@@ -203,10 +246,15 @@ def local_sgd(lesson: Lesson, local: Local) -> LocalSgd:
             terms = label_skew.terms(skew, counts, job.size, jnp)
         y = data.y[examples.row]
         g = gradient(params, sent, x, y, examples.valid, dropout, terms)
+        if local.optimizer:
+            updates, state = local.optimizer.update(g, state, params)
+            return Trained(optax.apply_updates(params, updates), state)
+        assert local.learning_rate is not None  # check_local
+        rate = local.learning_rate
         # Added, not subtracted: a form that a GPU's matrix product can end with.
-        return jax.tree.map(lambda w, dw: -local.learning_rate * dw + w, params, g)
+        return Trained(jax.tree.map(lambda w, dw: -rate * dw + w, params, g))
 
-    return LocalSgd(batch, step)
+    return LocalSteps(begin, batch, step)
 
 
 def _objective(lesson: Lesson, local: Local) -> Callable[..., jax.Array]:
@@ -255,19 +303,20 @@ def local_training(
     lesson: Lesson, local: Local
 ) -> Callable[[Data, jax.Array, Download, LocalJob], Params]:
     """Builds (data, seed, download, job) -> delta: one client from start to end."""
-    sgd = local_sgd(lesson, local)
+    steps = local_steps_of(lesson, local)
 
     def train(data: Data, seed: jax.Array, sent: Download, job: LocalJob) -> Params:
-        def step(number: jax.Array, carry: tuple[Params, Batch]) -> tuple[Params, Batch]:
-            params, examples = carry
-            params = sgd.step(data, seed, sent, job, number, params, examples)
-            return params, sgd.batch(seed, job, number + 1)
+        def step(number: jax.Array, carry: tuple[Trained, Batch]) -> tuple[Trained, Batch]:
+            trained, examples = carry
+            trained = steps.step(data, seed, sent, job, number, trained, examples)
+            return trained, steps.batch(seed, job, number + 1)
 
         # The next batch is carried, not computed where it is used: XLA would fuse the shuffle
         # into the gather and repeat it for every pixel.
-        begin = sent.model, sgd.batch(seed, job, jnp.int32(0))
+        first = Trained(sent.model, steps.begin(sent.model))
+        begin = first, steps.batch(seed, job, jnp.int32(0))
         trained, _ = jax.lax.fori_loop(0, job.steps, step, begin)
-        return trees.subtract(sent.model, trained)
+        return trees.subtract(sent.model, trained.params)
 
     return train
 

@@ -20,6 +20,7 @@ from stragglers.planning import subset
 from stragglers.planning.population import Population
 from stragglers.tasks.models.base import Model, Params
 
+CONTENT = ("x", "y", "offsets", "test_x", "test_y", "test_straggler")
 CHECKED = 2**28
 ALIGNED = 64  # bytes
 
@@ -66,6 +67,8 @@ class Task(NamedTuple):
     position_weight: Callable[[jax.Array], jax.Array] | None = None
     # Which of the model's classes are the stragglers'; None if groups are not made of classes.
     straggler_classes: tuple[int, ...] | None = None
+    # Whether no files name the data: then its checksum is of every row, and of who the clients are.
+    by_content: bool = False
 
     @property
     def lesson(self) -> Lesson:
@@ -112,12 +115,20 @@ def of_clients(task: Task, clients: NDArray[np.int64]) -> Task:
 
 
 def checksum(task: Task) -> str:
-    """SHA-256 of all arrays; of those beyond CHECKED bytes, of rows spread evenly."""
+    """SHA-256 of all arrays; of those beyond CHECKED bytes, of rows spread evenly.
+
+    A task of the user's own is known by its content alone: by every row, groups and clients.
+    """
     digest = hashlib.sha256()
-    for name in ("x", "y", "offsets", "test_x", "test_y", "test_straggler"):
-        array = getattr(task, name)
+    arrays = {name: getattr(task, name) for name in CONTENT}
+    if task.by_content:
+        who = task.population
+        digest.update(repr((who.groups, who.names, task.straggler_classes)).encode())
+        arrays |= {"group": who.group}
+        arrays |= {} if task.test_client is None else {"test_client": task.test_client}
+    for name, array in arrays.items():
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        every = max(1, -(-array.nbytes // CHECKED))
+        every = 1 if task.by_content else max(1, -(-array.nbytes // CHECKED))
         digest.update(np.ascontiguousarray(array[::every]).data)
     return digest.hexdigest()
 
@@ -137,4 +148,22 @@ def check(task: Task) -> Task:
         raise BadInput(f"task {task.name}: no client has examples, so there is nothing to learn")
     if not np.array_equal(np.diff(task.offsets), task.population.examples):
         raise BadInput(f"task {task.name}: the population's sizes are not those of its examples")
+    _check_test(task)
     return task
+
+
+def _check_test(task: Task) -> None:
+    tested = len(task.test_x)
+    for name in ("test_y", "test_straggler", "test_client"):
+        column = getattr(task, name)
+        if column is not None and len(column) != tested:
+            raise BadInput(
+                f"task {task.name}: {name} has {len(column)} rows, but test_x has {tested}. Give "
+                "one for each test example."
+            )
+    if task.test_straggler.dtype != bool:
+        raise BadInput(
+            f"task {task.name}: test_straggler has dtype {task.test_straggler.dtype}, and says yes "
+            "or no for each test example. Give booleans; groups of clients are those of the "
+            "population."
+        )

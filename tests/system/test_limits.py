@@ -9,17 +9,21 @@ from functools import cache, partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from stragglers.algorithms.base import with_ema
+from stragglers._core.shuffle import seed_word
+from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
+from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
 from stragglers.planning.training_rows import rows_of
+from tests.support import reference
 from tests.support.every import (
     ADAM,
     CLIENT,
@@ -86,6 +90,44 @@ def test_a_buffer_for_all_is_fedavg_when_all_take_equally_long(seconds, order, r
 def test_a_buffer_for_all_is_not_fedavg_when_the_quick_come_back_before_the_slow():
     buffered, rounds = (plan(p, order=ORDER) for p in (Buffer(3, 3, "at_once"), Rounds(3, 3)))
     assert differ(train(buffered, FEDAVG).w[-1], train(rounds, FEDAVG).w[-1])
+
+
+# FedAsync.
+
+ALPHA, POLYNOMIAL = 0.6, partial(report_weights, discount="polynomial", exponent=0.5)
+FEDASYNC = fedavg(optax.sgd(ALPHA), Mean("count"))
+
+
+def mixed(given, run):
+    """FedAsync's own step from each version of a run: the client's weights mixed into w."""
+    task, out = linear_task(), []
+    for t, dispatch in enumerate(np.argsort(given.step, kind="stable")[:STEPS]):
+        version, who = given.version[dispatch], given.client[dispatch]
+        own = slice(task.offsets[who], task.offsets[who + 1])
+        delta = reference.local_delta(
+            run.w[version],
+            run.w[version],
+            task.x[own],
+            task.y[own],
+            dispatch=dispatch,
+            seed=seed_word(SEED),
+            positions=given.examples[dispatch],
+            lr=CLIENT.learning_rate,
+            batch=CLIENT.batch_size,
+        )
+        alpha = ALPHA * (1 + t - version) ** -0.5
+        mix = (1 - alpha) * run.w[t] + alpha * (run.w[version] - delta)
+        out.append((mix, alpha * (run.w[t] - run.w[version])))
+    return np.array(out).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize("concurrency", [1, 6])
+def test_a_buffer_of_one_is_fedasync_but_for_its_pull_towards_the_old_version(concurrency):
+    given = plan(Buffer(1, concurrency))
+    run = train(given, FEDASYNC, weigh=POLYNOMIAL)
+    steps, pull = mixed(given, run)
+    assert_close(run.w[1:], steps + pull)
+    assert differ(run.w[1:], steps) == (concurrency > 1) and differ(run.w[-1], run.w[0])
 
 
 # FeAST.

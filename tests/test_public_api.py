@@ -164,6 +164,8 @@ WRONG = {
     "emnist(None)": "path = None: expected a folder",
     "fedavg(1.0)": "server = 1.0: expected an optimizer",
     "semi_async('sgd')": "server = 'sgd': expected an optimizer",
+    "fadas(st.amsgrad(0.1), learning_rate=0, threshold=5)": "learning_rate=0, expected a number",
+    "fadas(st.amsgrad(0.1), learning_rate=0.1, threshold=-1)": "threshold=-1, expected a number",
     "with_ema('fedavg', 0.5)": "algorithm = 'fedavg'",
     "all_of([])": "algorithms: none given",
     "simulate('glyphs', None, None, None)": "task = 'glyphs': expected a task",

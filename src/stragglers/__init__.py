@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.algorithms.base import all_of as all_of
     from stragglers.algorithms.base import descend as descend
     from stragglers.algorithms.base import with_ema as with_ema
+    from stragglers.algorithms.fadas import amsgrad as amsgrad
+    from stragglers.algorithms.fadas import fadas as fadas
     from stragglers.algorithms.fare_dust import fare_dust as fare_dust
     from stragglers.algorithms.feast import feast as feast
     from stragglers.algorithms.fedavg import fedavg as fedavg
@@ -129,6 +131,8 @@ else:
         "with_ema": "stragglers.algorithms.base",
         "fedavg": "stragglers.algorithms.fedavg",
         "semi_async": "stragglers.algorithms.fedavg",
+        "amsgrad": "stragglers.algorithms.fadas",
+        "fadas": "stragglers.algorithms.fadas",
         "fare_dust": "stragglers.algorithms.fare_dust",
         "feast": "stragglers.algorithms.feast",
         "Task": "stragglers.tasks.base",

@@ -36,6 +36,8 @@ HELD = {
     "Adam": ["b1", "b2", "eps"],
     "Yogi": ["b1", "b2", "eps"],
     "Adagrad": ["eps"],
+    "Amsgrad": ["b1", "b2", "eps"],
+    "Fadas": ["ema"],
     "FedAvg": ["ema"],
     "FedBuff": ["ema"],
     "SemiAsync": ["ema"],

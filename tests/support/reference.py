@@ -97,6 +97,16 @@ def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
     return step
 
 
+def amsgrad(lr, b1=0.9, b2=0.99, eps=1e-3):
+    def step(w, g, state):
+        m, v, u = state or (0, 0.0, 0.0)
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        u = np.maximum(u, v)
+        return w - lr * m / (np.sqrt(u) + eps), (m, v, u)
+
+    return step
+
+
 def run(
     plan,
     x,
@@ -119,6 +129,8 @@ def run(
     corrects=False,
     beta=0.0,
     kappa=0.0,
+    rate=1.0,
+    threshold=np.inf,
 ):
     """Final w and the evaluated model of one run along a schedule."""
     weight = weight or (lambda *known: 1.0)
@@ -136,6 +148,7 @@ def run(
     def counts(d):
         late = {
             "fedavg": False,
+            "fadas": False,
             "semi_async": joins(d) < plan.steps,
             "feast": True,
             "fare_dust": plan.step[d] < min(plan.steps, plan.version[d] + k),
@@ -201,6 +214,11 @@ def run(
             on_time += [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and joins(d) == v]
         state_before, w_before = state, w
         w, state = stepped(w, on_time, state)
+        if algorithm == "fadas" and v in made:
+            used = (plan.fate == Fate.ON_TIME) & (plan.step == v)
+            tau = v - plan.version[used].min()
+            eta = min(rate, 1 / tau) if tau > threshold else rate
+            w = w_before + eta / rate * (w - w_before)
         late = []
         if algorithm == "feast":
             late = [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and plan.version[d] == v]

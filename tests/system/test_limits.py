@@ -17,6 +17,7 @@ from msgspec import structs
 
 from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.base import Mean, with_ema
+from stragglers.algorithms.fadas import fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.fedavg import fedavg
 from stragglers.planning.policy import Buffer, Rounds
@@ -26,6 +27,7 @@ from stragglers.planning.training_rows import rows_of
 from tests.support import reference
 from tests.support.every import (
     ADAM,
+    BUFFERED,
     CLIENT,
     DECAY,
     FARE_DUST,
@@ -128,6 +130,40 @@ def test_a_buffer_of_one_is_fedasync_but_for_its_pull_towards_the_old_version(co
     steps, pull = mixed(given, run)
     assert_close(run.w[1:], steps + pull)
     assert differ(run.w[1:], steps) == (concurrency > 1) and differ(run.w[-1], run.w[0])
+
+
+# FADAS.
+
+STALEST = 3  # server steps in BUFFERED
+FADAS = {
+    threshold: fadas(optax.sgd(0.7), learning_rate=0.7, threshold=threshold)
+    for threshold in (0, 1, STALEST)
+}
+
+
+def test_fadas_within_its_threshold_is_fedavg():
+    given, sgd = plan(BUFFERED), fedavg(optax.sgd(0.7))
+    assert (given.step - given.version)[given.fate == Fate.ON_TIME].max() == STALEST
+    assert_same(train(given, FADAS[STALEST]), train(given, sgd))
+    assert_same(train(plan(OVER_SELECTED), FADAS[0]), train(plan(OVER_SELECTED), sgd))
+    assert differ(train(given, FADAS[1]).w[-1], train(given, sgd).w[-1])
+
+
+def test_fadas_takes_steps_of_at_most_one_over_the_largest_staleness():
+    """Under SGD: FedAvg whose reports weigh, without being divided by it, what the step allows."""
+    given = plan(BUFFERED)
+    used = given.fate == Fate.ON_TIME
+    stalest = np.zeros(STEPS)
+    np.maximum.at(stalest, given.step[used], (given.step - given.version)[used])
+    assert {*stalest} >= {0, 1, STALEST}
+
+    def allowed(reports):
+        tau = stalest[reports.step]
+        return np.where(tau > 1, np.minimum(0.7, 1 / np.maximum(tau, 1)), 0.7)
+
+    limited = fedavg(optax.sgd(1.0), Mean("count"))
+    assert_close(train(given, FADAS[1]).w, train(given, limited, weigh=allowed).w)
+    assert differ(train(given, FADAS[1]).w[-1], train(given, FADAS[STALEST]).w[-1])
 
 
 # FeAST.

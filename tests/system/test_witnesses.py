@@ -6,9 +6,11 @@ import jax
 import numpy as np
 import optax
 import pytest
+from msgspec import structs
 
 from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.base import Mean, with_ema
+from stragglers.algorithms.fadas import amsgrad, fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
@@ -29,11 +31,12 @@ from tests.support.plans import over_selected
 
 STEPS, K = 12, 3
 SGD, ADAM = optax.sgd(0.7), optax.adam(0.05, b2=0.99, eps=1e-3)
-SMALL_SGD = optax.sgd(0.02)
+SMALL_SGD, AMSGRAD = optax.sgd(0.02), amsgrad(0.05, eps=1e-3)
 REFERENCE = {
     id(SGD): reference.sgd(0.7),
     id(ADAM): reference.adam(0.05),
     id(SMALL_SGD): reference.sgd(0.02),
+    id(AMSGRAD): reference.amsgrad(0.05),
 }
 
 POLICIES = {
@@ -54,6 +57,10 @@ GIVEN_UP = {
 }
 ALGORITHMS = {
     "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
+    "fadas": (
+        lambda s, m: fadas(s, learning_rate=0.7, threshold=1, mean=m),
+        dict(algorithm="fadas", rate=0.7, threshold=1),
+    ),
     "semi-async": (lambda s, m: semi_async(s, m), dict(algorithm="semi_async")),
     "fare-dust": (lambda s, m: fare_dust(s, k=K, mean=m), dict(algorithm="fare_dust", k=K)),
     "fare-dust, all": (
@@ -91,6 +98,7 @@ OPTIONS = {
         server=SMALL_SGD,
         client=dict(rho=0.4),
     ),
+    "amsgrad": dict(server=AMSGRAD, client=dict(rho=0.3)),
     "directions, rare ones weighed up": dict(
         weigh=dict(by="examples", local_steps="normalised", participation="corrected"),
         client=dict(last_batch="drop"),
@@ -129,7 +137,7 @@ def settings(option):
 @cache
 def built(algorithm, server, by, ema):
     """One object, and so one program, for all tests of the same algorithm."""
-    optimizer = next(s for s in (SGD, ADAM, SMALL_SGD) if id(s) == server)
+    optimizer = next(s for s in (SGD, ADAM, SMALL_SGD, AMSGRAD) if id(s) == server)
     return with_ema(ALGORITHMS[algorithm][0](optimizer, Mean(by)), ema)
 
 
@@ -204,7 +212,7 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
 
 
 @pytest.mark.parametrize("policy", GIVEN_UP)
-@pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust, all", "feast"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fadas", "semi-async", "fare-dust, all", "feast"])
 def test_steps_that_are_given_up(policy, algorithm):
     option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM, weigh=dict(participation="corrected"))
     task, table = linear_task(), never_comes(3)
@@ -231,7 +239,7 @@ THERE = availability.intervals(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust", "feast"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fadas", "semi-async", "fare-dust", "feast"])
 @pytest.mark.parametrize(
     "asked",
     [
@@ -246,9 +254,9 @@ def test_groups_that_wait_for_their_clients(policy, algorithm, asked):
     chosen, table = POLICIES[policy], np.random.default_rng(4).integers(0, 7, 60)
     size = 4 if "there" in asked else 9
     if isinstance(chosen, Buffer):
-        chosen = chosen._replace(concurrency=size, client_timeout=5.0)
+        chosen = structs.replace(chosen, concurrency=size, client_timeout=5.0)
     else:
-        chosen = chosen._replace(cohort=size, goal=min(chosen.goal, 3), round_timeout=5.0)
+        chosen = structs.replace(chosen, cohort=size, goal=min(chosen.goal, 3), round_timeout=5.0)
     plan = plan_for(linear_task(), chosen, table, seed=3, steps=STEPS, **asked)
     assert waited(plan) > 0 or (isinstance(chosen, Buffer) and "there" not in asked)
     option = dict(

@@ -52,6 +52,8 @@ class Sum(NamedTuple):
     delta: Params  # sum of weight * delta
     weight: jax.Array  # sum of weights
     reports: jax.Array  # how many
+    # What `step` alone is told, if its algorithm asks.
+    staleness: jax.Array | None = None  # server steps, the most of any report
 
 
 class Starting(NamedTuple):
@@ -99,6 +101,7 @@ class Algorithm(NamedTuple):
     # Rounds that may teach a client, and whose late reports settle at arrival; 0: it keeps no
     # history, and every report that the schedule calls late is settled.
     teachers: int = 0
+    staleness: bool = False  # whether `step` is told the largest staleness of its reports
 
 
 By = Literal["weight", "count", "sum"]

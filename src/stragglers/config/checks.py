@@ -56,7 +56,7 @@ def _check_late(given: Policy, algorithm: settings.Algorithm | None) -> None:
             "algorithm.name = 'semi-async': late reports join for a number of rounds. Set "
             "schedule.late_rounds" + (" instead of late_seconds." if waits else ".")
         )
-    if isinstance(algorithm, settings.FedAvg | settings.FedBuff):
+    if isinstance(algorithm, settings.FedAvg | settings.FedBuff | settings.Fadas):
         for name, wait in waits.items():
             raise BadInput(
                 f"schedule.{name} = {wait:g}: {algorithm.__struct_config__.tag} ignores late "

@@ -144,7 +144,14 @@ class Adagrad(Settings, frozen=True, tag="adagrad", tag_field="optimizer"):
     eps: Positive = 1e-7  #: Added to the root of the accumulator.
 
 
-Server = Sgd | Adam | Yogi | Adagrad
+class Amsgrad(Settings, frozen=True, tag="amsgrad", tag_field="optimizer"):
+    learning_rate: Positive  #: Server learning rate.
+    b1: Decay = 0.9  #: Decay of the first moment.
+    b2: Decay = 0.99  #: Decay of the second moment.
+    eps: Positive = 1e-8  #: Added to the root of the second moment.
+
+
+Server = Sgd | Adam | Yogi | Adagrad | Amsgrad
 
 
 class Aggregation(Settings, frozen=True):
@@ -167,6 +174,11 @@ class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
 
 
 class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
+
+
+class Fadas(Settings, frozen=True, tag="fadas", tag_field="name"):
+    threshold: NotNegative  #: [server steps] Largest staleness at the full learning rate, tau_c.
     ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
 
@@ -201,7 +213,7 @@ class Own(Settings, frozen=True, tag="own", tag_field="name"):
         return hash((self.file, self.function, self.ema, tuple(sorted(self.arguments.items()))))
 
 
-Algorithm = FedAvg | FedBuff | SemiAsync | FareDust | Feast | Own
+Algorithm = FedAvg | FedBuff | Fadas | SemiAsync | FareDust | Feast | Own
 
 # Settings of what an algorithm keeps aside, on which training does not depend: models that differ
 # in these alone come from one training.

@@ -39,6 +39,7 @@ class Rows(NamedTuple):
 
     begin: NDArray[np.int32]  # [steps + 1]: version v trains rows begin[v] to begin[v + 1]
     on_time_slot: NDArray[np.int32]  # [steps]
+    stalest: NDArray[np.int32]  # [steps]: server steps since the oldest version of a step's reports
     late_begin: NDArray[np.int32]  # [steps + 1]: step v settles late buckets late_begin[v] to ...
     late_slot: NDArray[np.int32]
     late_round: NDArray[np.int32]  # the round that a late bucket belongs to
@@ -81,6 +82,8 @@ def rows_of(
     np.minimum.at(opens, bucket, version)
     slot, slots = _slots(opens, bucket_step)
 
+    stalest = np.zeros(steps, np.int32)
+    np.maximum.at(stalest, closes[~apart], (closes - version)[~apart])
     on_time_slot = np.full(steps, slots)
     on_time_slot[bucket_step[bucket_kind == 0]] = slot[bucket_kind == 0]
     if settles == "by_round":  # every round is settled, also with nobody late
@@ -105,6 +108,7 @@ def rows_of(
         corrupt=corrupt.astype(np.int32),
         begin=np.searchsorted(version, np.arange(steps + 1)).astype(np.int32),
         on_time_slot=on_time_slot.astype(np.int32),
+        stalest=stalest,
         late_begin=np.searchsorted(late_step, np.arange(steps + 1)).astype(np.int32),
         late_slot=late_slot.astype(np.int32),
         late_round=late_round.astype(np.int32),

@@ -13,6 +13,7 @@ from msgspec import structs
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import from_file
 from stragglers.algorithms.base import Algorithm, By, Mean, all_of, with_ema
+from stragglers.algorithms.fadas import amsgrad, fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
@@ -37,6 +38,7 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
     "adam": optax.adam,
     "yogi": optax.yogi,
     "adagrad": lambda learning_rate, eps: optax.adagrad(learning_rate, 0.0, eps),
+    "amsgrad": amsgrad,
 }
 
 
@@ -190,6 +192,9 @@ def algorithm(
     match given:
         case settings.FedAvg() | settings.FedBuff():
             chosen = fedavg(optimizer, mean)
+        case settings.Fadas():
+            rate = server.learning_rate
+            chosen = fadas(optimizer, learning_rate=rate, threshold=given.threshold, mean=mean)
         case settings.SemiAsync():
             chosen = semi_async(optimizer, mean)
         case settings.FareDust():

@@ -92,9 +92,9 @@ class Coordinator:
         self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
         # Towards the next server step: reports, and places that they or clients given up take.
         self.gathered, self.places = self.nobody, 0
-        self.gathered_from: list[int] = []  # clients
+        self.gathered_from: list[_Job] = []
         self.joining = self.nobody  # late reports that join it, whatever becomes of its own
-        self.joining_from: list[int] = []
+        self.joining_from: list[_Job] = []
         self.took_part: defaultdict[int, list[int]] = defaultdict(list)  # steps, by client
         self.since: dict[int, int] = {}  # the version when a client came, if it was not there at 0
         self.version = 0
@@ -141,7 +141,7 @@ class Coordinator:
             return False
         self.counts["on_time"] += 1
         self.gathered = plus(self.gathered, self._report(job, delta, self.version))
-        self.gathered_from.append(job.client)
+        self.gathered_from.append(job)
         return self._take_place(now)
 
     def lose(self, number: int, now: float) -> bool:
@@ -216,8 +216,8 @@ class Coordinator:
     def participations(self) -> dict[int, int]:
         """How many reports of each client have met a step that was made."""
         made = {c: bisect_left(steps, self.version) for c, steps in self.took_part.items()}
-        for client in self.joining_from:  # these wait for one
-            made[client] -= 1
+        for job in self.joining_from:  # these wait for one
+            made[job.client] -= 1
         return made
 
     @property
@@ -271,12 +271,18 @@ class Coordinator:
             self.counts["on_time"] -= reports
             self.counts["unused"] += reports
             self.gathered = self.nobody
-            for client in self.gathered_from:
-                self.took_part[client].remove(self.version)
+            for job in self.gathered_from:
+                self.took_part[job.client].remove(self.version)
+            self.gathered_from.clear()
         else:
             self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
+            self.gathered_from += self.joining_from
             self.joining_from.clear()
-        self.state, opened = self.algorithm.step(self.state, self.gathered)
+        on_time = self.gathered
+        if self.algorithm.staleness:
+            oldest = min((job.version for job in self.gathered_from), default=self.version)
+            on_time = on_time._replace(staleness=jnp.int32(self.version - oldest))
+        self.state, opened = self.algorithm.step(self.state, on_time)
         self.gathered, self.places = self.nobody, 0
         self.gathered_from.clear()
         if self.algorithm.settles == "by_round":
@@ -310,7 +316,7 @@ class Coordinator:
             self.arrived[round] = plus(late, self._report(job, delta, step))
         elif settles == "next_step" and not self.over:
             self.joining = plus(self.joining, self._report(job, delta, self.version))
-            self.joining_from.append(job.client)
+            self.joining_from.append(job)
         elif settles == "by_round":
             waiting = self.waiting[round]
             late = plus(waiting.late, self._report(job, delta, step))

@@ -24,6 +24,7 @@ class Turn(NamedTuple):
     on_time_slot: jax.Array
     late_begin: jax.Array  # the late buckets that it settles
     late_end: jax.Array
+    stalest: jax.Array
 
 
 class Table(NamedTuple):
@@ -94,6 +95,7 @@ def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
             on_time_slot=slot(rows.on_time_slot[turn], lanes.trial),
             late_begin=column(rows.late_begin[turn]),
             late_end=column(rows.late_begin[:, 1:][turn]),
+            stalest=column(rows.stalest[turn]),
         ),
         late_slot=slot(rows.late_slot, joint.late_trial),
         late_round=column(rows.late_round),

@@ -54,9 +54,12 @@ def server_step(
 ) -> Carry:
     """Of the trial whose turn it is, on what its buckets hold."""
     total = partial(devices.total, mesh)
-    trial, slot, late_begin, late_end = trees.row(table.turn, turn)
+    trial, slot, late_begin, late_end, stalest = trees.row(table.turn, turn)
     on_time, buckets = _take(carry.buckets, slot)
-    state, opened = algorithm.step(state_of(carry, trial), total(on_time))
+    on_time = total(on_time)
+    if algorithm.staleness:
+        on_time = on_time._replace(staleness=stalest)
+    state, opened = algorithm.step(state_of(carry, trial), on_time)
     if algorithm.settles == "by_round":
         late, buckets = _take(buckets, table.late_slot[late_begin])
         state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])

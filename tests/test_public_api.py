@@ -166,6 +166,8 @@ WRONG = {
     "semi_async('sgd')": "server = 'sgd': expected an optimizer",
     "fadas(st.amsgrad(0.1), learning_rate=0, threshold=5)": "learning_rate=0, expected a number",
     "fadas(st.amsgrad(0.1), learning_rate=0.1, threshold=-1)": "threshold=-1, expected a number",
+    "ca2fl(1.0, clients=9)": "server = 1.0: expected an optimizer",
+    "mifa(st.amsgrad(0.1), clients=0)": "clients=0, expected a whole number >= 1",
     "with_ema('fedavg', 0.5)": "algorithm = 'fedavg'",
     "all_of([])": "algorithms: none given",
     "simulate('glyphs', None, None, None)": "task = 'glyphs': expected a task",

@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.algorithms.feast import feast as feast
     from stragglers.algorithms.fedavg import fedavg as fedavg
     from stragglers.algorithms.fedavg import semi_async as semi_async
+    from stragglers.algorithms.remembering import ca2fl as ca2fl
+    from stragglers.algorithms.remembering import mifa as mifa
     from stragglers.config.catalog import preset as preset
     from stragglers.config.settings import Experiment as Experiment
     from stragglers.planning.availability import Availability as Availability
@@ -135,6 +137,8 @@ else:
         "fadas": "stragglers.algorithms.fadas",
         "fare_dust": "stragglers.algorithms.fare_dust",
         "feast": "stragglers.algorithms.feast",
+        "ca2fl": "stragglers.algorithms.remembering",
+        "mifa": "stragglers.algorithms.remembering",
         "Task": "stragglers.tasks.base",
         "glyphs": "stragglers.tasks.glyphs",
         "emnist": "stragglers.tasks.emnist",

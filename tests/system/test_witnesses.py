@@ -14,6 +14,7 @@ from stragglers.algorithms.fadas import amsgrad, fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
+from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.planning import availability, report_weights
 from stragglers.planning.latency import PER_DOMAIN, latency
 from stragglers.planning.policy import Buffer, Rounds
@@ -61,6 +62,11 @@ ALGORITHMS = {
         lambda s, m: fadas(s, learning_rate=0.7, threshold=1, mean=m),
         dict(algorithm="fadas", rate=0.7, threshold=1),
     ),
+    "ca2fl": (
+        lambda s, m: ca2fl(s, clients=9, mean=m),
+        dict(algorithm="ca2fl", clients=9),
+    ),
+    "mifa": (lambda s, m: mifa(s, clients=9), dict(algorithm="mifa", clients=9)),
     "semi-async": (lambda s, m: semi_async(s, m), dict(algorithm="semi_async")),
     "fare-dust": (lambda s, m: fare_dust(s, k=K, mean=m), dict(algorithm="fare_dust", k=K)),
     "fare-dust, all": (
@@ -212,7 +218,9 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
 
 
 @pytest.mark.parametrize("policy", GIVEN_UP)
-@pytest.mark.parametrize("algorithm", ["fedavg", "fadas", "semi-async", "fare-dust, all", "feast"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "fadas", "ca2fl", "mifa", "semi-async", "fare-dust, all", "feast"]
+)
 def test_steps_that_are_given_up(policy, algorithm):
     option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM, weigh=dict(participation="corrected"))
     task, table = linear_task(), never_comes(3)
@@ -239,7 +247,9 @@ THERE = availability.intervals(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("algorithm", ["fedavg", "fadas", "semi-async", "fare-dust", "feast"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "fadas", "ca2fl", "mifa", "semi-async", "fare-dust", "feast"]
+)
 @pytest.mark.parametrize(
     "asked",
     [

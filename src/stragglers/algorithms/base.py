@@ -54,6 +54,7 @@ class Sum(NamedTuple):
     reports: jax.Array  # how many
     # What `step` alone is told, if its algorithm asks.
     staleness: jax.Array | None = None  # server steps, the most of any report
+    replaced: Params | None = None  # sum of weight * delta of their clients' reports before
 
 
 class Starting(NamedTuple):

@@ -21,8 +21,22 @@ import optax
 
 from stragglers._core.errors import BadInput, check_type
 from stragglers.algorithms import trees
-from stragglers.algorithms.base import BY_WEIGHT, Algorithm, Mean, State, Sum, moves
-from stragglers.algorithms.fedavg import FedAvgCore, fedavg
+from stragglers.algorithms.base import (
+    BY_WEIGHT,
+    Algorithm,
+    Mean,
+    Params,
+    State,
+    Sum,
+    check_server,
+    moves,
+    nothing_to_settle,
+)
+
+
+class FadasCore(NamedTuple):
+    params: Params  # w
+    optimizer: optax.OptState
 
 
 class AmsgradState(NamedTuple):
@@ -101,6 +115,7 @@ def fadas(
         >>> algorithm.staleness
         True
     """
+    check_server(server)
     check_type("learning_rate", learning_rate, Real, "a number above 0")
     check_type("threshold", threshold, Real, "a number of server steps, of at least 0")
     if not learning_rate > 0:
@@ -108,13 +123,19 @@ def fadas(
     if not threshold >= 0:
         raise BadInput(f"threshold={threshold}, expected a number of server steps >= 0")
 
+    def init(params: Params) -> State:
+        return State(FadasCore(trees.copy(params), server.init(params)))
+
     def step(state: State, on_time: Sum) -> tuple[State, None]:
         tau = jnp.asarray(on_time.staleness, on_time.weight.dtype)
         factor = jnp.minimum(1, 1 / (learning_rate * jnp.maximum(tau, 1)))
         factor = jnp.where(tau > threshold, factor, 1)
-        core: FedAvgCore = state.core
+        core: FadasCore = state.core
         updates, optimizer = server.update(mean(on_time), core.optimizer, core.params)
         params = optax.apply_updates(core.params, trees.scale(factor, updates))
-        return State(trees.where(moves(on_time), FedAvgCore(params, optimizer), core)), None
+        return State(trees.where(moves(on_time), FadasCore(params, optimizer), core)), None
 
-    return fedavg(server, mean)._replace(step=step, staleness=True)
+    def params(state: State) -> Params:
+        return state.core.params
+
+    return Algorithm(init, step, nothing_to_settle, model=params, params=params, staleness=True)

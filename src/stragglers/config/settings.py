@@ -182,6 +182,25 @@ class Fadas(Settings, frozen=True, tag="fadas", tag_field="name"):
     ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
 
+class Remembering(Settings, frozen=True):
+    """What algorithms that remember each client's last report have in common."""
+
+    clients: Count | None = None  #: Size of the population; by default, that of the task.
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
+
+
+class Ca2fl(Remembering, frozen=True, tag="ca2fl", tag_field="name"):
+    pass
+
+
+class FedVarp(Remembering, frozen=True, tag="fedvarp", tag_field="name"):
+    """The server step of CA2FL, in rounds."""
+
+
+class Mifa(Remembering, frozen=True, tag="mifa", tag_field="name"):
+    pass
+
+
 class SemiAsync(Settings, frozen=True, tag="semi-async", tag_field="name"):
     ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
 
@@ -213,7 +232,7 @@ class Own(Settings, frozen=True, tag="own", tag_field="name"):
         return hash((self.file, self.function, self.ema, tuple(sorted(self.arguments.items()))))
 
 
-Algorithm = FedAvg | FedBuff | Fadas | SemiAsync | FareDust | Feast | Own
+Algorithm = FedAvg | FedBuff | Fadas | Ca2fl | FedVarp | Mifa | SemiAsync | FareDust | Feast | Own
 
 # Settings of what an algorithm keeps aside, on which training does not depend: models that differ
 # in these alone come from one training.

@@ -17,6 +17,7 @@ from stragglers.algorithms.fadas import amsgrad, fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
+from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.config import build, checks, influence, settings, task_files
 from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
@@ -87,7 +88,10 @@ def simulation(trials: Sequence[Prepared]) -> Simulation:
     assert experiment.client and experiment.server  # prepared
     weight, teachers = experiment.aggregation, checks.history_length(experiment)
     by_seed = [tuple(same) for _, same in groupby(trials, lambda trial: trial.experiment.seed)]
-    given, *others = [tuple(one.experiment.algorithm for one in same) for same in by_seed]
+    given, *others = [
+        tuple(_counting(one.experiment.algorithm, who.population.clients) for one in same)
+        for same in by_seed
+    ]
     assert all(other == given for other in others)
     return Simulation(
         who,
@@ -172,6 +176,14 @@ def _label_skew(given: settings.LabelSkew | None) -> LabelSkew | None:
     return KINDS[str(given.__struct_config__.tag)](**structs.asdict(given))
 
 
+def _counting(given: settings.Algorithm | None, clients: int) -> settings.Algorithm:
+    """An algorithm that divides by the size of the population knows it."""
+    assert given  # prepared
+    if isinstance(given, settings.Remembering) and given.clients is None:
+        return structs.replace(given, clients=clients)
+    return given
+
+
 @cache
 def algorithms(
     server: settings.Server, given: tuple[settings.Algorithm, ...], normalise: By, teachers: int
@@ -195,6 +207,10 @@ def algorithm(
         case settings.Fadas():
             rate = server.learning_rate
             chosen = fadas(optimizer, learning_rate=rate, threshold=given.threshold, mean=mean)
+        case settings.Ca2fl() | settings.FedVarp():
+            chosen = ca2fl(optimizer, clients=_size(given), mean=mean)
+        case settings.Mifa():
+            chosen = mifa(optimizer, clients=_size(given))
         case settings.SemiAsync():
             chosen = semi_async(optimizer, mean)
         case settings.FareDust():
@@ -214,6 +230,15 @@ def algorithm(
                 given.file, given.function, optimizer, mean, given.arguments
             )
     return with_ema(chosen, given.ema)
+
+
+def _size(given: settings.Remembering) -> int:
+    if given.clients is None:
+        raise BadInput(
+            f"algorithm.clients is missing: {given.__struct_config__.tag} divides by the size of "
+            "the population. Set it to the number of clients of the fleet."
+        )
+    return given.clients
 
 
 def _evenly(steps: int, points: int) -> list[int]:

@@ -100,7 +100,10 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[row], delta), table.weight[row], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
-        return add(buckets, table.slot[row], report), lost + ~good
+        buckets = add(buckets, table.slot[row], report)
+        if table.again is not None:  # an update past the end is dropped
+            buckets = add(buckets, table.again[row], report)
+        return buckets, lost + ~good
 
     nobody = jnp.zeros(1, jnp.int32)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
@@ -192,6 +195,7 @@ def _span(
         weight=table.weight[row],
         idle=steps == 0,
         corrupt=None if table.corrupt is None else table.corrupt[row],
+        again=None if table.again is None else table.again[row],
     )
     params, buckets, good = hand_over(lanes.params, buckets, turn.models, ending)
     dropped = dropped.at[table.trial[row], table.starting.round[row]].add(ends & ~good)

@@ -2,6 +2,7 @@
 
     on time    what its bucket holds -> step
     late       at arrival: every bucket that is due -> settle; by round: the round's own
+    replaced   what the clients of the reports on time had reported before -> step
 
 Servers have a leading axis of trials. With several devices each has its own buckets, and what they
 hold is summed where it is taken (see device_mesh.py).
@@ -19,6 +20,7 @@ from stragglers.algorithms.base import Algorithm, Params, State, Sum
 from stragglers.algorithms.trees import Tree
 from stragglers.simulator import device_mesh as devices
 from stragglers.simulator.device_table import Table, power_of_two, rounded
+from stragglers.simulator.memory import check_buckets
 
 
 class Carry(NamedTuple):
@@ -39,7 +41,9 @@ def start(
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
     trials = jax.tree.leaves(params)[0].shape[0]
     empty = Sum(one, zero, jnp.zeros((), jnp.int32))
-    buckets = trees.zero_rows(empty, devices.size(mesh) * (trials * rounded(slots) + 1))
+    each = trials * rounded(slots) + 1
+    check_buckets(each, one)
+    buckets = trees.zero_rows(empty, devices.size(mesh) * each)
     dropped = jnp.zeros((devices.size(mesh) * trials, power_of_two(steps)), jnp.int32)
     return Carry(
         server=devices.on_all(mesh, jax.vmap(algorithm.init)(params)),
@@ -59,6 +63,9 @@ def server_step(
     on_time = total(on_time)
     if algorithm.staleness:
         on_time = on_time._replace(staleness=stalest)
+    if algorithm.settles == "replaced":
+        before, buckets = _take(buckets, table.late_slot[late_begin])
+        on_time = on_time._replace(replaced=total(before).delta)
     state, opened = algorithm.step(state_of(carry, trial), on_time)
     if algorithm.settles == "by_round":
         late, buckets = _take(buckets, table.late_slot[late_begin])

@@ -39,6 +39,7 @@ COLUMNS = (  # of `Rows`, over clients
     "joins",
     "teacher",
     "slot",
+    "again",
     "corrupt",
 )
 

@@ -20,6 +20,7 @@ from stragglers.algorithms.base import Mean, with_ema
 from stragglers.algorithms.fadas import fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
@@ -164,6 +165,38 @@ def test_fadas_takes_steps_of_at_most_one_over_the_largest_staleness():
     limited = fedavg(optax.sgd(1.0), Mean("count"))
     assert_close(train(given, FADAS[1]).w, train(given, limited, weigh=allowed).w)
     assert differ(train(given, FADAS[1]).w[-1], train(given, FADAS[STALEST]).w[-1])
+
+
+# CA2FL, FedVARP and MIFA.
+
+CA2FL, MIFA = ca2fl(ADAM, clients=9), mifa(ADAM, clients=9)
+
+
+@pytest.mark.parametrize("algorithm", [CA2FL, MIFA])
+def test_when_all_clients_take_part_in_each_round_memory_is_of_no_use(algorithm):
+    everybody = plan(Rounds(9, 9), order=[*range(9)] * STEPS)
+    a, b = train(everybody, algorithm), train(everybody, FEDAVG)
+    assert_close(a.w, b.w)
+    assert moves(a)
+    some = plan(Rounds(3, 3), order=ORDER)
+    assert differ(train(some, algorithm).w[-1], train(some, FEDAVG).w[-1])
+
+
+def test_ca2fl_of_a_population_without_end_that_never_comes_back_is_fedavg():
+    endless, once = ca2fl(ADAM, clients=10**18), plan(Rounds(3, 3), order=range(9), steps=3)
+    assert_close(train(once, endless).w, train(once, FEDAVG).w)
+    again = plan(Rounds(3, 3), order=[0, 1, 2], steps=3)
+    assert differ(train(again, endless).w[-1], train(again, FEDAVG).w[-1])
+    assert differ(train(once, CA2FL).w[-1], train(once, FEDAVG).w[-1])
+
+
+def test_mifa_of_one_client_that_always_reports_is_fedavg():
+    """And one that is heard once goes on to move the weights."""
+    alone = mifa(ADAM, clients=1)
+    given = plan(Rounds(1, 1), order=[4])
+    assert_close(train(given, alone).w, train(given, FEDAVG).w)
+    with_another = plan(Rounds(1, 1), order=[0, *[4] * STEPS])
+    assert differ(train(with_another, alone).w[-1], train(with_another, FEDAVG).w[-1])
 
 
 # FeAST.

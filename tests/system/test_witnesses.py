@@ -16,6 +16,7 @@ from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
 from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.planning import availability, report_weights
+from stragglers.planning.faults import Fault
 from stragglers.planning.latency import PER_DOMAIN, latency
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.schedule import Fate
@@ -27,7 +28,14 @@ from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.models import pallas
 from stragglers.tasks.models.cnn import cnn
 from tests.support import reference
-from tests.support.helpers import by_interpreter, linear_task, matrix, padded_alike, plan_for
+from tests.support.helpers import (
+    by_interpreter,
+    linear_task,
+    matrix,
+    padded_alike,
+    plan_for,
+    traced,
+)
 from tests.support.plans import over_selected
 
 STEPS, K = 12, 3
@@ -140,6 +148,12 @@ def settings(option):
     return client, given
 
 
+def spoiled(fault, delta):
+    """What a fault makes of a report."""
+    value = {Fault.NAN: np.nan, Fault.INF: np.inf, Fault.HUGE: 1e38}.get(fault)
+    return delta if value is None else jax.tree.map(lambda x: np.full_like(x, value), delta)
+
+
 @cache
 def built(algorithm, server, by, ema):
     """One object, and so one program, for all tests of the same algorithm."""
@@ -147,7 +161,7 @@ def built(algorithm, server, by, ema):
     return with_ema(ALGORITHMS[algorithm][0](optimizer, Mean(by)), ema)
 
 
-def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, **asked):
+def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, fault=None, **asked):
     task, table = linear_task(dtype=dtype), latencies(seed) if table is None else table
     expected = ALGORITHMS[algorithm][1]
     server, by, ema = option.get("server", SGD), option.get("by", "weight"), option.get("ema", 0.0)
@@ -167,6 +181,8 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         return float(weigh(report_weights.Reports(*(np.array([column]) for column in columns)))[0])
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, **asked)
+    if fault is not None:
+        plan = plan._replace(fault=fault)
     with padded_alike():
         simulated = simulate(
             task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
@@ -182,6 +198,7 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         weigh=weigh,
         epochs=epochs,
         plan=plan if asked else None,
+        spoil=None if fault is None else lambda dispatch, delta: spoiled(fault[dispatch], delta),
     )
     w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))
     referred = reference.run(
@@ -305,6 +322,26 @@ def test_reports_at_the_very_end_of_their_time():
     with jax.enable_x64(True):
         simulated, interpreted, _ = witnesses(policy, "feast", {}, table=table)
     np.testing.assert_allclose(simulated, interpreted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("algorithm", ["ca2fl", "mifa"])
+def test_clients_that_report_twice_in_a_step_and_reports_that_are_not_finite(algorithm, lanes):
+    """The later report replaces the earlier one; one that is not finite is remembered as zero."""
+    policy = Buffer(size=3, concurrency=6, refill="at_once")
+    with traced([0, 4, 0, 1, 4, 4, 8, 0, 3, 4]):
+        plan = plan_for(linear_task(), policy, latencies(3), seed=3, steps=STEPS)
+        used = np.flatnonzero(plan.fate == Fate.ON_TIME)
+        places = list(zip(plan.step[used], plan.client[used]))
+        assert len({*places}) < len(places)
+        bad = used[[1, 5, 6, 12, *np.flatnonzero(plan.step[used] == 8)]]
+        fault = plan.fault.copy()
+        fault[bad] = np.resize([Fault.NAN, Fault.INF, Fault.HUGE], len(bad))
+        option = dict(server=ADAM, ema=0.6, lanes=lanes)
+        with jax.enable_x64(True):
+            simulated, interpreted, referred = witnesses(policy, algorithm, option, fault=fault)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -100,10 +100,10 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[row], delta), table.weight[row], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
-        buckets = add(buckets, table.slot[row], report)
-        if table.again is not None:  # an update past the end is dropped
-            buckets = add(buckets, table.again[row], report)
-        return buckets, lost + ~good
+        slot = table.slot[row]
+        if table.again is not None:  # both at once; what is past the end is dropped
+            slot = jnp.stack([slot, table.again[row]])
+        return add(buckets, slot, report), lost + ~good
 
     nobody = jnp.zeros(1, jnp.int32)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))

@@ -59,13 +59,15 @@ def server_step(
     """Of the trial whose turn it is, on what its buckets hold."""
     total = partial(devices.total, mesh)
     trial, slot, late_begin, late_end, stalest = trees.row(table.turn, turn)
-    on_time, buckets = _take(carry.buckets, slot)
-    on_time = total(on_time)
+    if algorithm.settles == "replaced":  # both at once: the buckets are copied once at most
+        slot = jnp.stack([slot, table.late_slot[late_begin]])
+    taken, buckets = _take(carry.buckets, slot)
+    on_time = total(taken)
     if algorithm.staleness:
         on_time = on_time._replace(staleness=stalest)
     if algorithm.settles == "replaced":
-        before, buckets = _take(buckets, table.late_slot[late_begin])
-        on_time = on_time._replace(replaced=total(before).delta)
+        on_time, before = trees.row(on_time, 0), trees.row(on_time, 1)
+        on_time = on_time._replace(replaced=before.delta)
     state, opened = algorithm.step(state_of(carry, trial), on_time)
     if algorithm.settles == "by_round":
         late, buckets = _take(buckets, table.late_slot[late_begin])

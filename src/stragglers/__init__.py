@@ -30,10 +30,14 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.algorithms.base import all_of as all_of
     from stragglers.algorithms.base import descend as descend
     from stragglers.algorithms.base import with_ema as with_ema
+    from stragglers.algorithms.fadas import amsgrad as amsgrad
+    from stragglers.algorithms.fadas import fadas as fadas
     from stragglers.algorithms.fare_dust import fare_dust as fare_dust
     from stragglers.algorithms.feast import feast as feast
     from stragglers.algorithms.fedavg import fedavg as fedavg
     from stragglers.algorithms.fedavg import semi_async as semi_async
+    from stragglers.algorithms.remembering import ca2fl as ca2fl
+    from stragglers.algorithms.remembering import mifa as mifa
     from stragglers.config.catalog import preset as preset
     from stragglers.config.settings import Experiment as Experiment
     from stragglers.planning.availability import Availability as Availability
@@ -133,8 +137,12 @@ else:
         "with_ema": "stragglers.algorithms.base",
         "fedavg": "stragglers.algorithms.fedavg",
         "semi_async": "stragglers.algorithms.fedavg",
+        "amsgrad": "stragglers.algorithms.fadas",
+        "fadas": "stragglers.algorithms.fadas",
         "fare_dust": "stragglers.algorithms.fare_dust",
         "feast": "stragglers.algorithms.feast",
+        "ca2fl": "stragglers.algorithms.remembering",
+        "mifa": "stragglers.algorithms.remembering",
         "Task": "stragglers.tasks.base",
         "task": "stragglers.tasks.own",
         "partition": "stragglers.tasks",

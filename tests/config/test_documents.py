@@ -221,6 +221,7 @@ def test_corrected_participation_is_relative(normalise):
             "algorithm={name='semi-async'}",
             "Set schedule.late_rounds instead of late_seconds",
         ),
+        ("feast", "algorithm={name='mifa'}", "late_seconds = .*: mifa ignores late"),
         ("fedbuff-ema", "algorithm={name='semi-async'}", "a buffered schedule has no late reports"),
     ],
 )
@@ -240,6 +241,15 @@ def test_late_reports_are_for_whoever_learns_from_them(preset, change, complaint
     assert "\n" not in str(error.value)
     assert experiment.algorithm is not None  # and without an algorithm a plan may wait for anybody
     checks.check(msgspec.structs.replace(experiment, algorithm=None))
+
+
+def test_what_is_remembered_counts_alike():
+    document = documents.override(catalog.read(f"{DEMO}/ca2fl"), "weight=examples")
+    with pytest.raises(
+        BadInput, match="algorithm.name = 'ca2fl': .* Leave the section out"
+    ) as said:
+        checks.check(documents.settings_from(document))
+    assert "\n" not in str(said.value)
 
 
 def test_groups_that_check_in_alike_change_nothing():

@@ -15,7 +15,7 @@ from stragglers.planning.training_rows import rows_of
 from tests.support.plans import buffered, over_selected
 from tests.support.timetables import buffer_cases, rounds_cases, table_latency
 
-SETTLES = ["never", "next_step", "at_arrival", "by_round"]
+SETTLES = ["never", "next_step", "at_arrival", "by_round", "replaced"]
 
 
 @st.composite
@@ -38,12 +38,25 @@ def used(plan, settles, k):
         arrives = plan.step[d] < plan.steps and plan.step[d] - plan.version[d] < k
         learns = {
             "never": False,
+            "replaced": False,
             "by_round": True,
             "at_arrival": arrives,
             "next_step": joins(plan, d) < plan.steps,
         }
         if plan.fate[d] == Fate.ON_TIME or late and learns[settles]:
             yield d
+
+
+def replaced(plan):
+    """By server step: the last reports that its own ones take the place of, one after another."""
+    remembered, found = {}, [set() for _ in range(plan.steps)]
+    dispatches = range(len(plan.client))
+    for d in sorted(dispatches, key=lambda d: (plan.step[d], plan.report[d], d)):
+        if plan.fate[d] == Fate.ON_TIME:
+            if plan.client[d] in remembered:
+                found[plan.step[d]].add(remembered[plan.client[d]])
+            remembered[plan.client[d]] = d
+    return found
 
 
 def known(plan, d, settles):
@@ -132,6 +145,8 @@ def test_walking_the_rows_empties_every_bucket_into_its_own_step(plan, settles, 
         for i in range(rows.begin[v], rows.begin[v + 1]):
             assert rows.slot[i] < rows.slots
             buckets[rows.slot[i]].add(int(rows.dispatch[i]))
+            if rows.again[i] >= 0:
+                buckets[rows.again[i]].add(int(rows.dispatch[i]))
         on_time, buckets[rows.on_time_slot[v]] = buckets[rows.on_time_slot[v]], set()
         expected = set(np.flatnonzero((plan.fate == Fate.ON_TIME) & (plan.step == v)))
         if settles == "next_step":
@@ -146,6 +161,8 @@ def test_walking_the_rows_empties_every_bucket_into_its_own_step(plan, settles, 
         late = [d for d in used(plan, settles, k) if plan.fate[d] == Fate.LATE]
         if settles == "by_round":
             assert settled == {v: {d for d in late if plan.version[d] == v}}
+        elif settles == "replaced":
+            assert settled == {v: replaced(plan)[v]}
         elif settles == "next_step":
             assert not settled
         else:
@@ -167,6 +184,10 @@ def test_there_are_no_more_slots_than_buckets_open_at_once(plan, settles):
     opens = {}  # by bucket: the step that empties it, and what it holds
     for bucket, version in zip(zip(closes, kind), rows.version):
         opens[bucket] = min(version, opens.get(bucket, version))
+    if settles == "replaced":
+        for step, members in enumerate(replaced(plan)):
+            for d in members:
+                opens[step, -1] = min(plan.version[d], opens.get((step, -1), plan.steps))
     spans = [(start, bucket[0]) for bucket, start in opens.items()]
     most = max(sum(a <= v <= b for a, b in spans) for v in range(plan.steps))
     assert rows.slots == most

@@ -27,6 +27,13 @@ def test_rounds_with_late_reports():
     assert isinstance(given.client, Local) and given.client.distillation > 0
 
 
+def test_a_fleet_whose_size_the_server_divides_by():
+    with pytest.raises(BadInput, match="algorithm.clients is missing: mifa divides by the size"):
+        deployment(experiment("glyphs/per-domain/mifa"))
+    given = deployment(experiment("glyphs/per-domain/mifa", "algorithm.clients=500"))
+    assert given.algorithm.settles == "replaced"
+
+
 def test_a_buffer():
     given = deployment(experiment("glyphs/per-domain/fedbuff-ema", "client_timeout=90.0"))
     assert isinstance(given.policy, Buffer) and given.policy.client_timeout == 90

@@ -120,10 +120,11 @@ def test_a_cpu_takes_the_plain_form_and_so_does_a_corrupted_report(monkeypatch):
     monkeypatch.setattr(pallas, "run_here", lambda: True)
     handover.hand_over(*given)
     handover.hand_over(*given[:3], given[3]._replace(corrupt=np.zeros(LANES, int)))
+    handover.hand_over(*given[:3], given[3]._replace(again=np.zeros(LANES, int)))
     with jax.enable_x64(True):
         wide = {k: v.astype(np.float64) for k, v in given[0].items()}
         handover.hand_over(wide, *given[1:])
-    assert taken == ["all_at_once", "in_place", "all_at_once", "all_at_once"]
+    assert taken == ["all_at_once", "in_place", *["all_at_once"] * 3]
 
 
 def test_the_kernels_can_be_lowered_for_a_gpu():

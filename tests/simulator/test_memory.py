@@ -47,8 +47,11 @@ def test_a_history_that_does_not_fit_is_refused(monkeypatch):
     model = {"w": jax.ShapeDtypeStruct((1 << 20,), np.float32)}  # 4 MiB
     monkeypatch.setattr(memory, "device_bytes", lambda: 1 << 30)
     memory.check_history(200, model)
-    with pytest.raises(BadInput, match=r"a history of 300 models of 4 MiB needs 1.2 GiB, .* 1.0;"):
+    with pytest.raises(BadInput, match=r"a history of 300 models of 4 MiB: 1.2 GiB, .* 1.0;"):
         memory.check_history(300, model)
+    memory.check_buckets(200, model)
+    with pytest.raises(BadInput, match=r"sums in flight of 300 .* 1.2 GiB, .* 1.0; lower updates"):
+        memory.check_buckets(300, model)
 
 
 def test_the_device_says_what_it_has():

@@ -14,10 +14,11 @@ from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.remembering import ca2fl
 from stragglers.planning.faults import Fault
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.schedule import Fate
-from stragglers.simulator import prepare
+from stragglers.simulator import memory, prepare
 from stragglers.simulator import simulate as simulating
 from stragglers.simulator.events import (
     ChunkEnded,
@@ -462,3 +463,13 @@ def test_lanes_follow_the_sizes_and_the_device(monkeypatch):
     assert default_lanes(equal) == 50
     assert default_lanes(load_of([[10] * 99 + [1000]])) == 2
     assert default_lanes(load_of([[], [1]])) == 1 == default_lanes(load_of([[]]))
+
+
+def test_reports_to_remember_that_do_not_fit_are_refused_before_training(monkeypatch):
+    task, again = linear_task(), [0, 1, 2, 3]
+    with traced(again):
+        given = plan_for(task, Rounds(goal=1), [1.0], seed=0, steps=40)
+    algorithm, room = ca2fl(optax.sgd(1.0), clients=9), 8 * 4 * 15  # eight models
+    monkeypatch.setattr(memory, "device_bytes", lambda: room)
+    with pytest.raises(BadInput, match=r"sums in flight of 9 models .* lower updates"):
+        simulate(task, given, algorithm, Local(0.1, 4))

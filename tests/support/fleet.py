@@ -8,6 +8,7 @@ from stragglers.algorithms.base import with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
+from stragglers.algorithms.remembering import ca2fl
 from stragglers.serving.serve import Clock, Link, Reply, serve
 
 CLIENTS, STEPS, K = 12, 10, 3
@@ -17,6 +18,7 @@ ALGORITHMS = {
     "fedavg": with_ema(fedavg(ADAM), 0.6),
     "semi-async": semi_async(ADAM),
     "fare-dust": fare_dust(ADAM, k=K),
+    "ca2fl": ca2fl(ADAM, clients=CLIENTS),
     "feast": feast(ADAM, beta=0.9, kappa=0.3),
 }
 

@@ -114,7 +114,7 @@ def traced(clients) -> Iterator[None]:
     """Clients start in this order, over and over, whatever the policy draws."""
     order, ahead = np.asarray(clients, np.int32), 0
 
-    def cohorts(seed, purpose, population, size, first, last, weights):
+    def cohorts(seed, purpose, population, size, first, last, weights=None):
         nonlocal ahead
         if purpose == random_streams.Purpose.FIRST_CLIENTS:
             ahead = size

@@ -25,7 +25,7 @@ def buffered(clients, latency, *, updates, seed, **options):
 def under(policy, clients, latency, *, updates, seed, **drawn):
     """The same under a policy, with what else is drawn of the fleet."""
     make = over_selected if isinstance(policy, Rounds) else buffered
-    return make(clients, latency, updates=updates, seed=seed, **options_of(policy), **drawn)
+    return make(clients, latency, updates=updates, seed=seed, **(options_of(policy) | drawn))
 
 
 def options_of(policy):

@@ -8,6 +8,7 @@ import numpy as np
 
 from stragglers._core import random_streams
 from stragglers._core.shuffle import hashed, shuffled
+from stragglers.planning.faults import corrupted
 from stragglers.planning.schedule import Fate
 
 
@@ -116,6 +117,16 @@ def adam(lr, b1=0.9, b2=0.99, eps=1e-3):
     return step
 
 
+def amsgrad(lr, b1=0.9, b2=0.99, eps=1e-3):
+    def step(w, g, state):
+        m, v, u = state or (0, 0.0, 0.0)
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        u = np.maximum(u, v)
+        return w - lr * m / (np.sqrt(u) + eps), (m, v, u)
+
+    return step
+
+
 def run(
     plan,
     x,
@@ -138,6 +149,9 @@ def run(
     corrects=False,
     beta=0.0,
     kappa=0.0,
+    rate=1.0,
+    threshold=np.inf,
+    clients=1,
 ):
     """Final w and the evaluated model of one run along a schedule."""
     weight = weight or (lambda *known: 1.0)
@@ -155,6 +169,9 @@ def run(
     def counts(d):
         late = {
             "fedavg": False,
+            "fadas": False,
+            "ca2fl": False,
+            "mifa": False,
             "semi_async": joins(d) < plan.steps,
             "feast": True,
             "fare_dust": plan.step[d] < min(plan.steps, plan.version[d] + k),
@@ -178,13 +195,29 @@ def run(
     def stepped(w, reports, state):
         return server(w, mean(reports), state) if moves(reports) else (w, state)
 
+    def calibrated(w, reports, state, v):
+        """One step of CA2FL or MIFA; what is remembered is a table of all clients."""
+        before, change = sum(memory.values()) / clients, 0.0
+        mine = np.flatnonzero((plan.fate == Fate.ON_TIME) & (plan.step == v))
+        for d in mine[np.argsort(plan.report[mine], kind="stable")]:
+            c, delta = deltas.get(d, (0.0, 0.0 * w))
+            change += c * delta - memory.get(plan.client[d], 0.0)
+            memory[plan.client[d]] = c * delta
+        if not moves(reports):
+            return w, state
+        if algorithm == "mifa":
+            return server(w, sum(memory.values()) / clients, state)
+        weights = [c for c, _ in reports]
+        by_what = {"weight": sum(weights), "count": len(weights), "sum": 1}[by]
+        return server(w, before + change / by_what, state)
+
     def taught_by(w, reports, state):
         if teacher_step == "server":
             return stepped(w, reports, state)[0]
         return w - teacher_lr * mean(reports) if moves(reports) else w
 
     w, state, average, a = w0, None, w0, w0
-    deltas = {}
+    deltas, memory = {}, {}
     for v in range(plan.steps):
         # What each round's history holds when version v's clients start.
         known = {r: [] for r in range(max(0, v - k), v)}
@@ -213,13 +246,23 @@ def run(
                 everybody=y,
                 **client,
             )
+            if corrupted(plan.fault[d]):
+                continue
             at = known_at(d)
             deltas[d] = (weight(at - v, c, plan.examples[d], at, before(d)), delta)
         on_time = [deltas[d] for d in deltas if plan.fate[d] == Fate.ON_TIME and plan.step[d] == v]
         if algorithm == "semi_async" and v in made:
             on_time += [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and joins(d) == v]
         state_before, w_before = state, w
-        w, state = stepped(w, on_time, state)
+        if algorithm in ("ca2fl", "mifa"):
+            w, state = calibrated(w, on_time, state, v)
+        else:
+            w, state = stepped(w, on_time, state)
+        if algorithm == "fadas" and v in made:
+            used = (plan.fate == Fate.ON_TIME) & (plan.step == v)
+            tau = v - plan.version[used].min()
+            eta = min(rate, 1 / tau) if tau > threshold else rate
+            w = w_before + eta / rate * (w - w_before)
         late = []
         if algorithm == "feast":
             late = [deltas[d] for d in deltas if plan.fate[d] == Fate.LATE and plan.version[d] == v]

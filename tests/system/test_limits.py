@@ -9,19 +9,26 @@ from functools import cache, partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from stragglers.algorithms.base import with_ema
+from stragglers._core.shuffle import seed_word
+from stragglers.algorithms.base import Mean, with_ema
+from stragglers.algorithms.fadas import fadas
 from stragglers.algorithms.fare_dust import fare_dust
+from stragglers.algorithms.fedavg import fedavg
+from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.report_weights import report_weights
 from stragglers.planning.schedule import Fate
 from stragglers.planning.training_rows import rows_of
+from tests.support import reference
 from tests.support.every import (
     ADAM,
+    BUFFERED,
     CLIENT,
     DECAY,
     FARE_DUST,
@@ -86,6 +93,110 @@ def test_a_buffer_for_all_is_fedavg_when_all_take_equally_long(seconds, order, r
 def test_a_buffer_for_all_is_not_fedavg_when_the_quick_come_back_before_the_slow():
     buffered, rounds = (plan(p, order=ORDER) for p in (Buffer(3, 3, "at_once"), Rounds(3, 3)))
     assert differ(train(buffered, FEDAVG).w[-1], train(rounds, FEDAVG).w[-1])
+
+
+# FedAsync.
+
+ALPHA, POLYNOMIAL = 0.6, partial(report_weights, discount="polynomial", exponent=0.5)
+FEDASYNC = fedavg(optax.sgd(ALPHA), Mean("count"))
+
+
+def mixed(given, run):
+    """FedAsync's own step from each version of a run: the client's weights mixed into w."""
+    task, out = linear_task(), []
+    for t, dispatch in enumerate(np.argsort(given.step, kind="stable")[:STEPS]):
+        version, who = given.version[dispatch], given.client[dispatch]
+        own = slice(task.offsets[who], task.offsets[who + 1])
+        delta = reference.local_delta(
+            run.w[version],
+            run.w[version],
+            task.x[own],
+            task.y[own],
+            dispatch=dispatch,
+            seed=seed_word(SEED),
+            positions=given.examples[dispatch],
+            lr=CLIENT.learning_rate,
+            batch=CLIENT.batch_size,
+        )
+        alpha = ALPHA * (1 + t - version) ** -0.5
+        mix = (1 - alpha) * run.w[t] + alpha * (run.w[version] - delta)
+        out.append((mix, alpha * (run.w[t] - run.w[version])))
+    return np.array(out).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize("concurrency", [1, 6])
+def test_a_buffer_of_one_is_fedasync_but_for_its_pull_towards_the_old_version(concurrency):
+    given = plan(Buffer(1, concurrency))
+    run = train(given, FEDASYNC, weigh=POLYNOMIAL)
+    steps, pull = mixed(given, run)
+    assert_close(run.w[1:], steps + pull)
+    assert differ(run.w[1:], steps) == (concurrency > 1) and differ(run.w[-1], run.w[0])
+
+
+# FADAS.
+
+STALEST = 3  # server steps in BUFFERED
+FADAS = {
+    threshold: fadas(optax.sgd(0.7), learning_rate=0.7, threshold=threshold)
+    for threshold in (0, 1, STALEST)
+}
+
+
+def test_fadas_within_its_threshold_is_fedavg():
+    given, sgd = plan(BUFFERED), fedavg(optax.sgd(0.7))
+    assert (given.step - given.version)[given.fate == Fate.ON_TIME].max() == STALEST
+    assert_same(train(given, FADAS[STALEST]), train(given, sgd))
+    assert_same(train(plan(OVER_SELECTED), FADAS[0]), train(plan(OVER_SELECTED), sgd))
+    assert differ(train(given, FADAS[1]).w[-1], train(given, sgd).w[-1])
+
+
+def test_fadas_takes_steps_of_at_most_one_over_the_largest_staleness():
+    """Under SGD: FedAvg whose reports weigh, without being divided by it, what the step allows."""
+    given = plan(BUFFERED)
+    used = given.fate == Fate.ON_TIME
+    stalest = np.zeros(STEPS)
+    np.maximum.at(stalest, given.step[used], (given.step - given.version)[used])
+    assert {*stalest} >= {0, 1, STALEST}
+
+    def allowed(reports):
+        tau = stalest[reports.step]
+        return np.where(tau > 1, np.minimum(0.7, 1 / np.maximum(tau, 1)), 0.7)
+
+    limited = fedavg(optax.sgd(1.0), Mean("count"))
+    assert_close(train(given, FADAS[1]).w, train(given, limited, weigh=allowed).w)
+    assert differ(train(given, FADAS[1]).w[-1], train(given, FADAS[STALEST]).w[-1])
+
+
+# CA2FL, FedVARP and MIFA.
+
+CA2FL, MIFA = ca2fl(ADAM, clients=9), mifa(ADAM, clients=9)
+
+
+@pytest.mark.parametrize("algorithm", [CA2FL, MIFA])
+def test_when_all_clients_take_part_in_each_round_memory_is_of_no_use(algorithm):
+    everybody = plan(Rounds(9, 9), order=[*range(9)] * STEPS)
+    a, b = train(everybody, algorithm), train(everybody, FEDAVG)
+    assert_close(a.w, b.w)
+    assert moves(a)
+    some = plan(Rounds(3, 3), order=ORDER)
+    assert differ(train(some, algorithm).w[-1], train(some, FEDAVG).w[-1])
+
+
+def test_ca2fl_of_a_population_without_end_that_never_comes_back_is_fedavg():
+    endless, once = ca2fl(ADAM, clients=10**18), plan(Rounds(3, 3), order=range(9), steps=3)
+    assert_close(train(once, endless).w, train(once, FEDAVG).w)
+    again = plan(Rounds(3, 3), order=[0, 1, 2], steps=3)
+    assert differ(train(again, endless).w[-1], train(again, FEDAVG).w[-1])
+    assert differ(train(once, CA2FL).w[-1], train(once, FEDAVG).w[-1])
+
+
+def test_mifa_of_one_client_that_always_reports_is_fedavg():
+    """And one that is heard once goes on to move the weights."""
+    alone = mifa(ADAM, clients=1)
+    given = plan(Rounds(1, 1), order=[4])
+    assert_close(train(given, alone).w, train(given, FEDAVG).w)
+    with_another = plan(Rounds(1, 1), order=[0, *[4] * STEPS])
+    assert differ(train(with_another, alone).w[-1], train(with_another, FEDAVG).w[-1])
 
 
 # FeAST.

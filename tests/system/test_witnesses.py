@@ -10,10 +10,13 @@ from msgspec import structs
 
 from stragglers._core.shuffle import seed_word
 from stragglers.algorithms.base import Mean, with_ema
+from stragglers.algorithms.fadas import amsgrad, fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
+from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.planning import availability, report_weights
+from stragglers.planning.faults import Fault
 from stragglers.planning.latency import PER_DOMAIN, latency
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.schedule import Fate
@@ -25,16 +28,24 @@ from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.models import pallas
 from stragglers.tasks.models.cnn import cnn
 from tests.support import reference
-from tests.support.helpers import by_interpreter, linear_task, matrix, padded_alike, plan_for
+from tests.support.helpers import (
+    by_interpreter,
+    linear_task,
+    matrix,
+    padded_alike,
+    plan_for,
+    traced,
+)
 from tests.support.plans import over_selected
 
 STEPS, K = 12, 3
 SGD, ADAM = optax.sgd(0.7), optax.adam(0.05, b2=0.99, eps=1e-3)
-SMALL_SGD = optax.sgd(0.02)
+SMALL_SGD, AMSGRAD = optax.sgd(0.02), amsgrad(0.05, eps=1e-3)
 REFERENCE = {
     id(SGD): reference.sgd(0.7),
     id(ADAM): reference.adam(0.05),
     id(SMALL_SGD): reference.sgd(0.02),
+    id(AMSGRAD): reference.amsgrad(0.05),
 }
 
 POLICIES = {
@@ -55,6 +66,15 @@ GIVEN_UP = {
 }
 ALGORITHMS = {
     "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
+    "fadas": (
+        lambda s, m: fadas(s, learning_rate=0.7, threshold=1, mean=m),
+        dict(algorithm="fadas", rate=0.7, threshold=1),
+    ),
+    "ca2fl": (
+        lambda s, m: ca2fl(s, clients=9, mean=m),
+        dict(algorithm="ca2fl", clients=9),
+    ),
+    "mifa": (lambda s, m: mifa(s, clients=9), dict(algorithm="mifa", clients=9)),
     "semi-async": (lambda s, m: semi_async(s, m), dict(algorithm="semi_async")),
     "fare-dust": (lambda s, m: fare_dust(s, k=K, mean=m), dict(algorithm="fare_dust", k=K)),
     "fare-dust, all": (
@@ -92,6 +112,7 @@ OPTIONS = {
         server=SMALL_SGD,
         client=dict(rho=0.4),
     ),
+    "amsgrad": dict(server=AMSGRAD, client=dict(rho=0.3)),
     "directions, rare ones weighed up": dict(
         weigh=dict(by="examples", local_steps="normalised", participation="corrected"),
         client=dict(last_batch="drop"),
@@ -144,14 +165,22 @@ def settings(option):
     return client, given
 
 
+def spoiled(fault, delta):
+    """What a fault makes of a report."""
+    value = {Fault.NAN: np.nan, Fault.INF: np.inf, Fault.HUGE: 1e38}.get(fault)
+    return delta if value is None else jax.tree.map(lambda x: np.full_like(x, value), delta)
+
+
 @cache
 def built(algorithm, server, by, ema):
     """One object, and so one program, for all tests of the same algorithm."""
-    optimizer = next(s for s in (SGD, ADAM, SMALL_SGD) if id(s) == server)
+    optimizer = next(s for s in (SGD, ADAM, SMALL_SGD, AMSGRAD) if id(s) == server)
     return with_ema(ALGORITHMS[algorithm][0](optimizer, Mean(by)), ema)
 
 
-def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, there=None):
+def witnesses(
+    policy, algorithm, option, seed=3, dtype=np.float64, table=None, there=None, fault=None
+):
     task, table = linear_task(dtype=dtype), latencies(seed) if table is None else table
     expected = ALGORITHMS[algorithm][1]
     server, by, ema = option.get("server", SGD), option.get("by", "weight"), option.get("ema", 0.0)
@@ -171,6 +200,8 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, t
         return float(weigh(report_weights.Reports(*(np.array([column]) for column in columns)))[0])
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, there=there)
+    if fault is not None:
+        plan = plan._replace(fault=fault)
     with padded_alike():
         simulated = simulate(
             task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
@@ -186,6 +217,7 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, t
         weigh=weigh,
         epochs=epochs,
         plan=plan if there is not None or policy.busy == "skip" else None,
+        spoil=None if fault is None else lambda dispatch, delta: spoiled(fault[dispatch], delta),
     )
     w0 = matrix(task.model.init(jax.random.key(seed_word(seed))))
     referred = reference.run(
@@ -222,7 +254,9 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
 
 
 @pytest.mark.parametrize("policy", GIVEN_UP)
-@pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust, all", "feast"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "fadas", "ca2fl", "mifa", "semi-async", "fare-dust, all", "feast"]
+)
 def test_steps_that_are_given_up(policy, algorithm):
     option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM, weigh=dict(participation="corrected"))
     task, table = linear_task(), never_comes(3)
@@ -249,7 +283,9 @@ THERE = availability.intervals(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("algorithm", ["fedavg", "semi-async", "fare-dust", "feast"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "fadas", "ca2fl", "mifa", "semi-async", "fare-dust", "feast"]
+)
 @pytest.mark.parametrize(
     "hours, busy",
     [(THERE, "again"), (THERE, "skip"), (None, "skip"), (THERE._replace(leaving="lose"), "again")],
@@ -301,6 +337,26 @@ def test_reports_at_the_very_end_of_their_time():
     with jax.enable_x64(True):
         simulated, interpreted, _ = witnesses(policy, "feast", {}, table=table)
     np.testing.assert_allclose(simulated, interpreted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("algorithm", ["ca2fl", "mifa"])
+def test_clients_that_report_twice_in_a_step_and_reports_that_are_not_finite(algorithm, lanes):
+    """The later report replaces the earlier one; one that is not finite is remembered as zero."""
+    policy = Buffer(size=3, concurrency=6, refill="at_once")
+    with traced([0, 4, 0, 1, 4, 4, 8, 0, 3, 4]):
+        plan = plan_for(linear_task(), policy, latencies(3), seed=3, steps=STEPS)
+        used = np.flatnonzero(plan.fate == Fate.ON_TIME)
+        places = list(zip(plan.step[used], plan.client[used]))
+        assert len({*places}) < len(places)
+        bad = used[[1, 5, 6, 12, *np.flatnonzero(plan.step[used] == 8)]]
+        fault = plan.fault.copy()
+        fault[bad] = np.resize([Fault.NAN, Fault.INF, Fault.HUGE], len(bad))
+        option = dict(server=ADAM, ema=0.6, lanes=lanes)
+        with jax.enable_x64(True):
+            simulated, interpreted, referred = witnesses(policy, algorithm, option, fault=fault)
+    for other in (interpreted, referred):
+        np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -52,6 +52,9 @@ class Sum(NamedTuple):
     delta: Params  # sum of weight * delta
     weight: jax.Array  # sum of weights
     reports: jax.Array  # how many
+    # What `step` alone is told, if its algorithm asks.
+    staleness: jax.Array | None = None  # server steps, the most of any report
+    replaced: Params | None = None  # sum of weight * delta of their clients' reports before
 
 
 class Starting(NamedTuple):
@@ -99,6 +102,7 @@ class Algorithm(NamedTuple):
     # Rounds that may teach a client, and whose late reports settle at arrival; 0: it keeps no
     # history, and every report that the schedule calls late is settled.
     teachers: int = 0
+    staleness: bool = False  # whether `step` is told the largest staleness of its reports
 
 
 By = Literal["weight", "count", "sum"]

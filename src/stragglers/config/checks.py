@@ -20,6 +20,12 @@ def check(experiment: settings.Experiment) -> None:
             f"aggregation.participation = 'corrected' with normalise = '{weight.normalise}': "
             "server steps would grow by clients / reports. Leave `normalise` out."
         )
+    if isinstance(experiment.algorithm, settings.Remembering) and weight != settings.Aggregation():
+        name = experiment.algorithm.__struct_config__.tag
+        raise BadInput(
+            f"[aggregation] with algorithm.name = {shown(name)}: the reports that it remembers "
+            "count alike. Leave the section out."
+        )
     _check_label_skew(experiment)
     _check_local(experiment.client)
 
@@ -64,7 +70,9 @@ def _check_late(given: Policy, algorithm: settings.Algorithm | None) -> None:
             "algorithm.name = 'semi-async': late reports join for a number of rounds. Set "
             "schedule.late_rounds" + (" instead of late_seconds." if waits else ".")
         )
-    if isinstance(algorithm, settings.FedAvg | settings.FedBuff):
+    if isinstance(
+        algorithm, settings.FedAvg | settings.FedBuff | settings.Fadas | settings.Remembering
+    ):
         for name, wait in waits.items():
             raise BadInput(
                 f"schedule.{name} = {wait:g}: {algorithm.__struct_config__.tag} ignores late "

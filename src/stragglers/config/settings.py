@@ -177,7 +177,14 @@ class Optax(Settings, frozen=True, tag="optax", tag_field="optimizer"):
         return hash(msgspec.json.encode(self, order="sorted"))
 
 
-Server = Sgd | Adam | Yogi | Adagrad | Optax
+class Amsgrad(Settings, frozen=True, tag="amsgrad", tag_field="optimizer"):
+    learning_rate: Positive  #: Server learning rate.
+    b1: Decay = 0.9  #: Decay of the first moment.
+    b2: Decay = 0.99  #: Decay of the second moment.
+    eps: Positive = 1e-8  #: Added to the root of the second moment.
+
+
+Server = Sgd | Adam | Yogi | Adagrad | Amsgrad | Optax
 
 
 class Aggregation(Settings, frozen=True):
@@ -201,6 +208,30 @@ class FedAvg(Settings, frozen=True, tag="fedavg", tag_field="name"):
 
 class FedBuff(Settings, frozen=True, tag="fedbuff", tag_field="name"):
     ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
+
+
+class Fadas(Settings, frozen=True, tag="fadas", tag_field="name"):
+    threshold: NotNegative  #: [server steps] Largest staleness at the full learning rate, tau_c.
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
+
+
+class Remembering(Settings, frozen=True):
+    """What algorithms that remember each client's last report have in common."""
+
+    clients: Count | None = None  #: Size of the population; by default, that of the task.
+    ema: Decay = 0.0  #: Decay of the average of weights that is evaluated; 0 for none.
+
+
+class Ca2fl(Remembering, frozen=True, tag="ca2fl", tag_field="name"):
+    pass
+
+
+class FedVarp(Remembering, frozen=True, tag="fedvarp", tag_field="name"):
+    """The server step of CA2FL, in rounds."""
+
+
+class Mifa(Remembering, frozen=True, tag="mifa", tag_field="name"):
+    pass
 
 
 class SemiAsync(Settings, frozen=True, tag="semi-async", tag_field="name"):
@@ -234,7 +265,7 @@ class Own(Settings, frozen=True, tag="own", tag_field="name"):
         return hash((self.file, self.function, self.ema, tuple(sorted(self.arguments.items()))))
 
 
-Algorithm = FedAvg | FedBuff | SemiAsync | FareDust | Feast | Own
+Algorithm = FedAvg | FedBuff | Fadas | Ca2fl | FedVarp | Mifa | SemiAsync | FareDust | Feast | Own
 
 # Settings of what an algorithm keeps aside, on which training does not depend: models that differ
 # in these alone come from one training.

@@ -30,8 +30,9 @@ from stragglers.planning.latency import DrawLatency
 from stragglers.planning.population import Population
 
 # What becomes of late reports: nothing; they join the next server step's sum; or they are settled,
-# after the step during which they arrive, or once for every round when all of its are in.
-Settles = Literal["never", "next_step", "at_arrival", "by_round"]
+# after the step during which they arrive, or once for every round when all of its are in. With
+# `replaced` nothing, but reports on time are remembered until their client's next one.
+Settles = Literal["never", "next_step", "at_arrival", "by_round", "replaced"]
 CHUNK = 1 << 20  # dispatches that are drawn or walked together: bounds memory, changes nothing
 
 

@@ -6,6 +6,8 @@ A client's delta is added into a *bucket* as soon as it is trained, in the order
     late, next_step     the bucket of the next server step that is made
     late, at_arrival    the bucket of (the step that first knows it, the round it started in)
     late, by_round      the bucket of its own round, settled right after that round's step
+    replaced            a second one: the bucket of what the step of its client's next report
+                        replaces; a report that is the client's last has none
 
 Every destination is known in advance, so a bucket is open from its first client to its step, and a
 few slots, reused, hold them all. Clients that nobody uses are left out: they are never trained.
@@ -35,10 +37,12 @@ class Rows(NamedTuple):
     joins: NDArray[np.int32]  # the step whose sum it is in, or with whose round it is settled
     teacher: NDArray[np.int32]  # round whose history teaches it; -1 in round 0
     slot: NDArray[np.int32]
+    again: NDArray[np.int32]  # slot of what a later step replaces; -1 if none does
     corrupt: NDArray[np.int32]  # what its delta is replaced by: 0 nothing, 1 NaN, 2 Inf, 3 huge
 
     begin: NDArray[np.int32]  # [steps + 1]: version v trains rows begin[v] to begin[v + 1]
     on_time_slot: NDArray[np.int32]  # [steps]
+    stalest: NDArray[np.int32]  # [steps]: server steps since the oldest version of a step's reports
     late_begin: NDArray[np.int32]  # [steps + 1]: step v settles late buckets late_begin[v] to ...
     late_slot: NDArray[np.int32]
     late_round: NDArray[np.int32]  # the round that a late bucket belongs to
@@ -75,15 +79,25 @@ def rows_of(
     # A bucket is (step that empties it, 0 if on time, else 1 + round): sorted, unique, numbered.
     apart = late & (settles != "next_step")
     kind = np.where(apart, version.astype(np.int64) + 1, 0)
-    key, bucket = np.unique(closes.astype(np.int64) * (steps + 2) + kind, return_inverse=True)
+    keys = closes.astype(np.int64) * (steps + 2) + kind
+    replaced = np.full(len(dispatch), steps)
+    if settles == "replaced":
+        replaced = _replaced(schedule.client[dispatch], step, schedule.report[dispatch], steps)
+    kept = np.flatnonzero(replaced < steps)
+    keys = np.concatenate([keys, replaced[kept] * (steps + 2) + 1])
+    key, bucket = np.unique(keys, return_inverse=True)
     bucket_step, bucket_kind = np.divmod(key, steps + 2)
     opens = np.full(len(key), steps)
-    np.minimum.at(opens, bucket, version)
+    np.minimum.at(opens, bucket, np.concatenate([version, version[kept]]))
     slot, slots = _slots(opens, bucket_step)
+    again = np.full(len(dispatch), -1, np.int32)
+    again[kept] = slot[bucket[len(dispatch) :]]
 
+    stalest = np.zeros(steps, np.int32)
+    np.maximum.at(stalest, closes[~apart], (closes - version)[~apart])
     on_time_slot = np.full(steps, slots)
     on_time_slot[bucket_step[bucket_kind == 0]] = slot[bucket_kind == 0]
-    if settles == "by_round":  # every round is settled, also with nobody late
+    if settles in ("by_round", "replaced"):  # every step has one, also with nobody in it
         late_step = np.arange(steps)
         late_slot, late_round = np.full(steps, slots), late_step
         late_slot[bucket_step[bucket_kind > 0]] = slot[bucket_kind > 0]
@@ -101,10 +115,12 @@ def rows_of(
         before=_before(schedule.client[dispatch], step),
         joins=closes,
         teacher=teachers_of(seed, dispatch, version, teachers),
-        slot=slot[bucket].astype(np.int32),
+        slot=slot[bucket[: len(dispatch)]].astype(np.int32),
+        again=again,
         corrupt=corrupt.astype(np.int32),
         begin=np.searchsorted(version, np.arange(steps + 1)).astype(np.int32),
         on_time_slot=on_time_slot.astype(np.int32),
+        stalest=stalest,
         late_begin=np.searchsorted(late_step, np.arange(steps + 1)).astype(np.int32),
         late_slot=late_slot.astype(np.int32),
         late_round=late_round.astype(np.int32),
@@ -139,6 +155,20 @@ def _before(client: NDArray[np.int32], step: NDArray[np.int32]) -> NDArray[np.in
     before = np.empty(len(order), np.int32)
     before[order] = first_of_step - first_of_client
     return before
+
+
+def _replaced(
+    client: NDArray[np.int32],
+    step: NDArray[np.int32],
+    report: NDArray[np.float64],
+    steps: int,
+) -> NDArray[np.int64]:
+    """The step of each client's next report, in the order of their arrival; `steps` if none."""
+    order = np.lexsort((report, step, client))
+    same = client[order[1:]] == client[order[:-1]]
+    following = np.full(len(order), steps)
+    following[order[:-1][same]] = step[order[1:][same]]
+    return following
 
 
 def _slots(opens: NDArray[np.int64], closes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

@@ -13,9 +13,11 @@ from msgspec import structs
 from stragglers._core.errors import BadInput
 from stragglers.algorithms import from_file, optimizers
 from stragglers.algorithms.base import Algorithm, By, Mean, all_of, with_ema
+from stragglers.algorithms.fadas import amsgrad, fadas
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
+from stragglers.algorithms.remembering import ca2fl, mifa
 from stragglers.config import build, checks, settings, step_weights, task_files
 from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
@@ -37,6 +39,7 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
     "adam": optax.adam,
     "yogi": optax.yogi,
     "adagrad": lambda learning_rate, eps: optax.adagrad(learning_rate, 0.0, eps),
+    "amsgrad": amsgrad,
 }
 
 
@@ -92,7 +95,10 @@ def simulation(trials: Sequence[Prepared]) -> Simulation:
     assert experiment.client and experiment.server  # prepared
     weight, teachers = experiment.aggregation, checks.history_length(experiment)
     by_seed = [tuple(same) for _, same in groupby(trials, lambda trial: trial.experiment.seed)]
-    given, *others = [tuple(one.experiment.algorithm for one in same) for same in by_seed]
+    given, *others = [
+        tuple(_counting(one.experiment.algorithm, who.population.clients) for one in same)
+        for same in by_seed
+    ]
     assert all(other == given for other in others)
     return Simulation(
         who,
@@ -196,6 +202,14 @@ def _label_skew(given: settings.LabelSkew | None) -> LabelSkew | None:
     return KINDS[str(given.__struct_config__.tag)](**structs.asdict(given))
 
 
+def _counting(given: settings.Algorithm | None, clients: int) -> settings.Algorithm:
+    """An algorithm that divides by the size of the population knows it."""
+    assert given  # prepared
+    if isinstance(given, settings.Remembering) and given.clients is None:
+        return structs.replace(given, clients=clients)
+    return given
+
+
 @cache
 def algorithms(
     server: settings.Server, given: tuple[settings.Algorithm, ...], normalise: By, teachers: int
@@ -214,6 +228,13 @@ def algorithm(
     match given:
         case settings.FedAvg() | settings.FedBuff():
             chosen = fedavg(optimizer, mean)
+        case settings.Fadas():
+            rate = server.learning_rate
+            chosen = fadas(optimizer, learning_rate=rate, threshold=given.threshold, mean=mean)
+        case settings.Ca2fl() | settings.FedVarp():
+            chosen = ca2fl(optimizer, clients=_size(given), mean=mean)
+        case settings.Mifa():
+            chosen = mifa(optimizer, clients=_size(given))
         case settings.SemiAsync():
             chosen = semi_async(optimizer, mean)
         case settings.FareDust():
@@ -240,6 +261,15 @@ def _server_optimizer(given: settings.Server) -> optax.GradientTransformation:
         rate, arguments = given.learning_rate, given.arguments or {}
         return optimizers.optimizer(given.function, rate, arguments, "server")
     return OPTIMIZERS[str(given.__struct_config__.tag)](**structs.asdict(given))
+
+
+def _size(given: settings.Remembering) -> int:
+    if given.clients is None:
+        raise BadInput(
+            f"algorithm.clients is missing: {given.__struct_config__.tag} divides by the size of "
+            "the population. Set it to the number of clients of the fleet."
+        )
+    return given.clients
 
 
 def _evenly(steps: int, points: int) -> list[int]:

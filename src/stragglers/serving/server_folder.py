@@ -20,6 +20,7 @@ from stragglers.algorithms import trees
 from stragglers.simulator.coordinator import Coordinator
 
 LOG, STATE = "log.csv", "state.safetensors"
+MEMORY = "memory"  # the last report of each client, if the algorithm remembers it
 PREFIX, COUNTERS = "state", ("version", "groups", "dispatches")
 CLIENTS = ("clients.number", "clients.times", "clients.since")  # how often each was in, since when
 COLUMNS = ("client", "group", "examples", "communication", "training", "started", "version", "step")
@@ -76,6 +77,8 @@ class Ledger:
 
         times, since = server.participations(), server.since
         arrays = trees.named(server.so_far(), PREFIX)
+        for client, report in server.memory.items():
+            arrays |= trees.named(report, f"{MEMORY}/{client}")
         who = sorted({*times, *since})
         number = np.array(who, np.uint64)  # as Flower has them
         often = np.array([times.get(client, 0) for client in who], np.int64)
@@ -100,6 +103,10 @@ class Ledger:
             raise BadInput(
                 f"{path}: no state of a server ({error}); remove it to start anew"
             ) from None
+        whose = {int(name.split("/")[1]) for name in arrays if name.startswith(f"{MEMORY}/")}
+        like = server.nobody.delta
+        memory = {c: trees.from_named(arrays, like, f"{MEMORY}/{c}") for c in sorted(whose)}
+        arrays = {n: array for n, array in arrays.items() if not n.startswith(f"{MEMORY}/")}
         if _kinds(arrays) != _kinds(trees.named(server.state, PREFIX)):
             raise BadInput(
                 f"{path}: the state of another algorithm or model; name another folder, "
@@ -110,6 +117,7 @@ class Ledger:
             **counters,
             participations=dict(zip(who, often, strict=True)),
             since=dict(zip(who, came, strict=True)),
+            memory=memory,
         )
 
 

@@ -92,9 +92,11 @@ class Coordinator:
         self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
         # Towards the next server step: reports, and places that they or clients given up take.
         self.gathered, self.places = self.nobody, 0
-        self.gathered_from: list[int] = []  # clients
+        self.gathered_from: list[_Job] = []
         self.joining = self.nobody  # late reports that join it, whatever becomes of its own
-        self.joining_from: list[int] = []
+        self.joining_from: list[_Job] = []
+        self.latest: list[tuple[int, Params]] = []  # its clients' reports, if they are remembered
+        self.memory: dict[int, Params] = {}  # the last report of each client
         self.took_part: defaultdict[int, list[int]] = defaultdict(list)  # steps, by client
         self.since: dict[int, int] = {}  # the version when a client came, if it was not there at 0
         self.version = 0
@@ -140,8 +142,11 @@ class Coordinator:
             self._late(job, delta, now)
             return False
         self.counts["on_time"] += 1
-        self.gathered = plus(self.gathered, self._report(job, delta, self.version))
-        self.gathered_from.append(job.client)
+        report = self._report(job, delta, self.version)
+        self.gathered = plus(self.gathered, report)
+        self.gathered_from.append(job)
+        if self.algorithm.settles == "replaced":
+            self.latest.append((job.client, report.delta))
         return self._take_place(now)
 
     def lose(self, number: int, now: float) -> bool:
@@ -205,19 +210,20 @@ class Coordinator:
         dispatches: int,
         participations: dict[int, int],
         since: dict[int, int],
+        memory: dict[int, Params],
     ) -> None:
         """Takes over from a server that stopped: from its state, with nobody under way."""
         self.state, self.version, self.settled = state, version, version
         self.groups, self.dispatches = groups, dispatches
         self.opened_at = [-np.inf] * version if isinstance(self.policy, Rounds) else []
         self.took_part.update({client: [-1] * n for client, n in participations.items()})
-        self.since = since
+        self.since, self.memory = since, memory
 
     def participations(self) -> dict[int, int]:
         """How many reports of each client have met a step that was made."""
         made = {c: bisect_left(steps, self.version) for c, steps in self.took_part.items()}
-        for client in self.joining_from:  # these wait for one
-            made[client] -= 1
+        for job in self.joining_from:  # these wait for one
+            made[job.client] -= 1
         return made
 
     @property
@@ -271,12 +277,21 @@ class Coordinator:
             self.counts["on_time"] -= reports
             self.counts["unused"] += reports
             self.gathered = self.nobody
-            for client in self.gathered_from:
-                self.took_part[client].remove(self.version)
+            for job in self.gathered_from:
+                self.took_part[job.client].remove(self.version)
+            self.gathered_from.clear()
+            self.latest.clear()
         else:
             self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
+            self.gathered_from += self.joining_from
             self.joining_from.clear()
-        self.state, opened = self.algorithm.step(self.state, self.gathered)
+        on_time = self.gathered
+        if self.algorithm.staleness:
+            oldest = min((job.version for job in self.gathered_from), default=self.version)
+            on_time = on_time._replace(staleness=jnp.int32(self.version - oldest))
+        if self.algorithm.settles == "replaced":
+            on_time = on_time._replace(replaced=self._replaced())
+        self.state, opened = self.algorithm.step(self.state, on_time)
         self.gathered, self.places = self.nobody, 0
         self.gathered_from.clear()
         if self.algorithm.settles == "by_round":
@@ -284,6 +299,15 @@ class Coordinator:
         self.version += 1
         self.step_times.append(now)
         self._settle_in_order()
+
+    def _replaced(self) -> Params:
+        """Remembers the reports of a step; the sum of those in whose place they come."""
+        total = nothing = self.nobody.delta
+        for client, report in self.latest:
+            total = trees.add(total, self.memory.get(client, nothing))
+            self.memory[client] = report
+        self.latest.clear()
+        return total
 
     def _patience(self) -> tuple[int, float]:
         """How many late reports a round that closes now will wait for, and until when."""
@@ -310,7 +334,7 @@ class Coordinator:
             self.arrived[round] = plus(late, self._report(job, delta, step))
         elif settles == "next_step" and not self.over:
             self.joining = plus(self.joining, self._report(job, delta, self.version))
-            self.joining_from.append(job.client)
+            self.joining_from.append(job)
         elif settles == "by_round":
             waiting = self.waiting[round]
             late = plus(waiting.late, self._report(job, delta, step))

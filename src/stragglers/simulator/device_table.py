@@ -24,6 +24,7 @@ class Turn(NamedTuple):
     on_time_slot: jax.Array
     late_begin: jax.Array  # the late buckets that it settles
     late_end: jax.Array
+    stalest: jax.Array
 
 
 class Table(NamedTuple):
@@ -34,6 +35,7 @@ class Table(NamedTuple):
     weight: jax.Array
     starting: Starting
     slot: jax.Array  # among all trials'
+    again: jax.Array | None  # the slot that keeps it until it is replaced; past the end for none
     corrupt: jax.Array | None  # None if no report is: then no program asks
     opens: jax.Array  # turns that are over when it may start
     order: jax.Array  # of rows, lane by lane
@@ -68,6 +70,10 @@ def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
     def slot(values: NDArray[np.int32], trial: NDArray[np.integer]) -> jax.Array:
         return column(np.where(values == rows.slots, joint.trials * each, trial * each + values))
 
+    again = None
+    if (rows.again >= 0).any():
+        past = joint.trials * each + 1  # where nothing is written
+        again = column(np.where(rows.again < 0, past, joint.trial * each + rows.again))
     turn = lanes.trial, lanes.version  # an index into what has axes [trials, steps]
     return Table(
         job=LocalJob(
@@ -82,6 +88,7 @@ def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
         weight=column(jobs.weight),
         starting=Starting(column(rows.version), column(rows.teacher)),
         slot=slot(rows.slot, joint.trial),
+        again=again,
         corrupt=column(rows.corrupt) if rows.corrupt.any() else None,
         opens=column(lanes.opens),
         order=column(lanes.order),
@@ -94,6 +101,7 @@ def table_of(joint: Joint, lanes: Lanes, jobs: Jobs) -> Table:
             on_time_slot=slot(rows.on_time_slot[turn], lanes.trial),
             late_begin=column(rows.late_begin[turn]),
             late_end=column(rows.late_begin[:, 1:][turn]),
+            stalest=column(rows.stalest[turn]),
         ),
         late_slot=slot(rows.late_slot, joint.late_trial),
         late_round=column(rows.late_round),

@@ -108,7 +108,10 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
         good = trees.finite(delta)
         report = Sum(trees.scale(table.weight[row], delta), table.weight[row], jnp.int32(1))
         report = trees.where(good, report, trees.zeros_like(report))
-        return add(buckets, table.slot[row], report), lost + ~good
+        slot = table.slot[row]
+        if table.again is not None:  # both at once; what is past the end is dropped
+            slot = jnp.stack([slot, table.again[row]])
+        return add(buckets, slot, report), lost + ~good
 
     nobody = jnp.zeros(1, jnp.int32)
     buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
@@ -201,6 +204,7 @@ def _span(
         weight=table.weight[row],
         idle=steps == 0,
         corrupt=None if table.corrupt is None else table.corrupt[row],
+        again=None if table.again is None else table.again[row],
     )
     trained, fresh = lanes.trained, ending.starts
     params, buckets, good = hand_over(trained.params, buckets, turn.models, ending)

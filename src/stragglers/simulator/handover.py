@@ -2,7 +2,7 @@
 
     delta         = model - params          of a lane that ends; the model that its client was sent
     good          = |delta|^2 is finite     a client without examples is good: its delta is zero
-    bucket[slot] += weight * delta          of the good ones, in a fixed order
+    bucket[slot] += weight * delta          of the good ones, in a fixed order; and bucket[again]
     params        = model                   of the client that the lane starts, if it does
 
 With sizes that differ some lane ends at nearly every tick, while its neighbours are under way.
@@ -33,13 +33,14 @@ class Ending(NamedTuple):
     weight: jax.Array
     idle: jax.Array  # it had no examples
     corrupt: jax.Array | None  # what happened to its report; see rows.Rows.corrupt
+    again: jax.Array | None = None  # of the bucket that keeps it until it is replaced
 
 
 def hand_over(
     params: Params, buckets: Sum, models: Params, lanes: Ending
 ) -> tuple[Params, Sum, jax.Array]:
     """Params of the lanes and buckets after it, and which lanes were good."""
-    kernel = pallas.run_here() and lanes.corrupt is None
+    kernel = pallas.run_here() and lanes.corrupt is None and lanes.again is None
     fits = all(leaf.dtype == jnp.float32 and leaf.size < 2**31 for leaf in jax.tree.leaves(params))
     return (in_place if kernel and fits else all_at_once)(params, buckets, models, lanes)
 
@@ -101,7 +102,10 @@ def corrupted(how: jax.Array, delta: Params) -> Params:
 def _places(buckets: Sum, lanes: Ending, counted: jax.Array) -> jax.Array:
     """[slots, lanes]: which lane goes into which bucket."""
     slots = jnp.arange(buckets.weight.shape[0])
-    return (slots[:, None] == lanes.slot[None]) & counted[None]
+    places = slots[:, None] == lanes.slot[None]
+    if lanes.again is not None:
+        places |= slots[:, None] == lanes.again[None]
+    return places & counted[None]
 
 
 def _counted(buckets: Sum, delta: Params, lanes: Ending, counted: jax.Array) -> Sum:

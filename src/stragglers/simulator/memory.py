@@ -61,10 +61,18 @@ def check_fits(memory: Memory) -> None:
 
 def check_history(rows: int, model: Any) -> None:
     """Refuses a teacher history that cannot fit."""
+    _check_models("a history", rows, model, "lower schedule.late_rounds")
+
+
+def check_buckets(rows: int, model: Any) -> None:
+    """Refuses sums in flight that cannot fit, such as the reports that an algorithm remembers."""
+    _check_models("sums in flight", rows, model, "lower updates, or the number of trials together")
+
+
+def _check_models(what: str, rows: int, model: Any, remedy: str) -> None:
     needed, there = rows * tree_bytes(model), device_bytes()
     if needed > 0.8 * there:
         raise BadInput(
-            f"a history of {rows} models of {tree_bytes(model) / 2**20:,.0f} MiB needs "
-            f"{needed / 2**30:,.1f} GiB, the device has {there / 2**30:,.1f}; "
-            "lower schedule.late_rounds"
+            f"{what} of {rows} models of {tree_bytes(model) / 2**20:,.0f} MiB: "
+            f"{needed / 2**30:,.1f} GiB, the device has {there / 2**30:,.1f}; {remedy}"
         )

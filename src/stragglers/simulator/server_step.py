@@ -2,6 +2,7 @@
 
     on time    what its bucket holds -> step
     late       at arrival: every bucket that is due -> settle; by round: the round's own
+    replaced   what the clients of the reports on time had reported before -> step
 
 Servers have a leading axis of trials. With several devices each has its own buckets, and what they
 hold is summed where it is taken (see device_mesh.py).
@@ -19,6 +20,7 @@ from stragglers.algorithms.base import Algorithm, Params, State, Sum
 from stragglers.algorithms.trees import Tree
 from stragglers.simulator import device_mesh as devices
 from stragglers.simulator.device_table import Table, power_of_two, rounded
+from stragglers.simulator.memory import check_buckets
 
 
 class Carry(NamedTuple):
@@ -39,7 +41,9 @@ def start(
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
     trials = jax.tree.leaves(params)[0].shape[0]
     empty = Sum(one, zero, jnp.zeros((), jnp.int32))
-    buckets = trees.zero_rows(empty, devices.size(mesh) * (trials * rounded(slots) + 1))
+    each = trials * rounded(slots) + 1
+    check_buckets(each, one)
+    buckets = trees.zero_rows(empty, devices.size(mesh) * each)
     dropped = jnp.zeros((devices.size(mesh) * trials, power_of_two(steps)), jnp.int32)
     return Carry(
         server=devices.on_all(mesh, jax.vmap(algorithm.init)(params)),
@@ -54,9 +58,17 @@ def server_step(
 ) -> Carry:
     """Of the trial whose turn it is, on what its buckets hold."""
     total = partial(devices.total, mesh)
-    trial, slot, late_begin, late_end = trees.row(table.turn, turn)
-    on_time, buckets = _take(carry.buckets, slot)
-    state, opened = algorithm.step(state_of(carry, trial), total(on_time))
+    trial, slot, late_begin, late_end, stalest = trees.row(table.turn, turn)
+    if algorithm.settles == "replaced":  # both at once: the buckets are copied once at most
+        slot = jnp.stack([slot, table.late_slot[late_begin]])
+    taken, buckets = _take(carry.buckets, slot)
+    on_time = total(taken)
+    if algorithm.staleness:
+        on_time = on_time._replace(staleness=stalest)
+    if algorithm.settles == "replaced":
+        on_time, before = trees.row(on_time, 0), trees.row(on_time, 1)
+        on_time = on_time._replace(replaced=before.delta)
+    state, opened = algorithm.step(state_of(carry, trial), on_time)
     if algorithm.settles == "by_round":
         late, buckets = _take(buckets, table.late_slot[late_begin])
         state = algorithm.settle(state, opened, total(late), table.late_round[late_begin])

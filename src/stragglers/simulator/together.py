@@ -39,6 +39,7 @@ COLUMNS = (  # of `Rows`, over clients
     "joins",
     "teacher",
     "slot",
+    "again",
     "corrupt",
 )
 
@@ -75,6 +76,7 @@ def join(each: Sequence[Rows]) -> Joint:
             },
             begin=np.stack([rows.begin for rows in each]),
             on_time_slot=np.stack([empty_as_one(rows, rows.on_time_slot) for rows in each]),
+            stalest=np.stack([rows.stalest for rows in each]),
             late_begin=np.stack([rows.late_begin for rows in each])
             + (late.cumsum() - late)[:, None],
             late_slot=np.concatenate([empty_as_one(rows, rows.late_slot) for rows in each]),

@@ -40,8 +40,8 @@ from stragglers.simulator.local_training import (
     LocalJob,
     LocalSteps,
     Trained,
-    local_steps_of,
     local_steps,
+    local_steps_of,
     on_device,
 )
 from stragglers.simulator.packing import Load, pack
@@ -175,7 +175,11 @@ def bare_loop(local: LocalSteps, lanes: int, examples: int) -> Callable[..., Any
     @jax.jit
     def bare(data: Data, params: Any, ticks: jax.Array) -> Any:
         job = LocalJob(*(jnp.int32(n) for n in (1, 0, examples, 0, 0)))
-        w, batch, step = Trained(params, local.begin(params)), local.batch(jnp.uint32(0), job, jnp.int32(0)), alone
+        w, batch, step = (
+            Trained(params, local.begin(params)),
+            local.batch(jnp.uint32(0), job, jnp.int32(0)),
+            alone,
+        )
         if lanes > 1:
             w, batch, job = jax.tree.map(
                 lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), (w, batch, job)

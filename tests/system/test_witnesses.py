@@ -19,7 +19,8 @@ from stragglers.planning.schedule import Fate
 from stragglers.planning.summary import waited
 from stragglers.simulator import handover, label_skew
 from stragglers.simulator.local_training import Local
-from stragglers.simulator.simulate import simulate
+from stragglers.simulator.prepare import Trial
+from stragglers.simulator.simulate import Simulation, results, simulate
 from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.models import pallas
 from stragglers.tasks.models.cnn import cnn
@@ -170,10 +171,11 @@ def witnesses(policy, algorithm, option, seed=3, dtype=np.float64, table=None, *
         return float(weigh(report_weights.Reports(*(np.array([column]) for column in columns)))[0])
 
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, **asked)
-    with padded_alike():
-        simulated = simulate(
-            task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
+    with padded_alike():  # not `simulate`, which refuses teachers where no report is late
+        simulation = Simulation(
+            task, [Trial(plan, seed)], chosen, client, weigh=weigh, lanes=option.get("lanes", 1)
         )
+        (simulated,) = results(simulation.run())
     interpreted = by_interpreter(
         task,
         policy,

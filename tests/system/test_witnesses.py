@@ -23,7 +23,8 @@ from stragglers.planning.schedule import Fate
 from stragglers.planning.summary import waited
 from stragglers.simulator import handover, label_skew
 from stragglers.simulator.local_training import Local
-from stragglers.simulator.simulate import simulate
+from stragglers.simulator.prepare import Trial
+from stragglers.simulator.simulate import Simulation, results, simulate
 from stragglers.tasks.glyphs import glyphs
 from stragglers.tasks.models import pallas
 from stragglers.tasks.models.cnn import cnn
@@ -202,10 +203,11 @@ def witnesses(
     plan = plan_for(task, policy, table, seed=seed, steps=STEPS, epochs=epochs, there=there)
     if fault is not None:
         plan = plan._replace(fault=fault)
-    with padded_alike():
-        simulated = simulate(
-            task, plan, chosen, client, seed=seed, weigh=weigh, lanes=option.get("lanes", 1)
+    with padded_alike():  # not `simulate`, which refuses teachers where no report is late
+        simulation = Simulation(
+            task, [Trial(plan, seed)], chosen, client, weigh=weigh, lanes=option.get("lanes", 1)
         )
+        (simulated,) = results(simulation.run())
     interpreted = by_interpreter(
         task,
         policy,

@@ -196,3 +196,14 @@ def test_mistakes_are_one_line(mine, capsys, sets, says):
 def test_data_lists_no_task_of_the_users_own(capsys):
     assert main(["data", "own"]) == 2
     assert "no task 'own'" in capsys.readouterr().err
+
+
+def test_a_traceback_is_shown_when_asked_for(mine, capsys):
+    change(mine, "def nothing():", "def nothing():\n    raise KeyError('deep inside')")
+    command = ["plan", str(mine / "mine.toml"), "--set", "task.function=nothing"]
+    assert main([*command, "--traceback"]) == 2
+    *shown, last = capsys.readouterr().err.strip().splitlines()
+    assert any("raise KeyError('deep inside')" in line for line in shown)
+    assert "nothing() failed (KeyError: 'deep inside', at " in last and "mine.py:" in last
+    assert main(command) == 2
+    assert capsys.readouterr().err.strip() == last

@@ -51,7 +51,7 @@ def about(where: str) -> Iterator[None]:
         yield
     except BadInput as error:
         first, *more = error.args
-        raise BadInput(f"{where}: {first}", *more) from None
+        raise BadInput(f"{where}: {first}", *more) from error.__cause__
 
 
 def shown(value: object) -> str:

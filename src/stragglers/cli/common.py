@@ -28,9 +28,12 @@ BETWEEN = r",(?![^{\[]*[}\]])"  # values; not the commas inside one
 
 
 def add(commands: Commands, name: str, summary: str) -> argparse.ArgumentParser:
-    """A command; every one can print JSON."""
+    """A command; every one can print JSON, and where a mistake was made."""
     parser = commands.add_parser(name, help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="prints one JSON object instead")
+    parser.add_argument(
+        "--traceback", action="store_true", help="shows all of a mistake, such as of your own code"
+    )
     return parser
 
 

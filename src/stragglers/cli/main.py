@@ -6,6 +6,7 @@ A command is a file in `commands/`, which adds its options and names the functio
 import argparse
 import difflib
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -17,12 +18,14 @@ from stragglers.runs.signals import Interrupted
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input is one line on standard error and exit code 2."""
-    parser = _parser()
+    parser, options = _parser(), argparse.Namespace(traceback=False)
     try:
         options = parser.parse_args(arguments)
         options.run(options)
         sys.stdout.flush()
     except BadInput as error:
+        if options.traceback:
+            traceback.print_exception(error)
         print(f"stragglers: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough

@@ -22,6 +22,7 @@ from stragglers.planning.schedule import Schedule
 from stragglers.planning.training_rows import Rows, rows_of
 from stragglers.simulator import device_mesh as meshes
 from stragglers.simulator import engine, metrics, server_step
+from stragglers.simulator.contract import check_contract
 from stragglers.simulator.device_table import Jobs, table_of
 from stragglers.simulator.engine import Feed
 from stragglers.simulator.local_training import Local, check_local, local_steps, on_device
@@ -91,6 +92,7 @@ def set_up(
 ) -> Setup:
     check(task)
     check_local(local)
+    check_contract(task, algorithm)
     for trial in trials:
         _check_clients(task, trial.schedule)
     mesh = meshes.mesh_of(devices)

@@ -24,8 +24,9 @@ from stragglers._core.errors import BadInput, check_type, did_you_mean
 from stragglers.algorithms import trees
 from stragglers.algorithms.base import Algorithm, Params, State
 from stragglers.planning.report_weights import Weigh, report_weights
-from stragglers.planning.schedule import Schedule
+from stragglers.planning.schedule import Fate, Schedule
 from stragglers.simulator import metrics
+from stragglers.simulator.contract import check_taught
 from stragglers.simulator.events import (
     ChunkEnded,
     Diverged,
@@ -160,6 +161,7 @@ def simulate_events(
     check_local(local)
     for name in options.keys() - Options.__annotations__:
         raise BadInput(f"unknown option {name!r}; {did_you_mean(name, Options.__annotations__)}")
+    check_taught(algorithm, schedule.fate == Fate.LATE)
     return Simulation(task, [Trial(schedule, seed)], algorithm, local, **options).run()
 
 

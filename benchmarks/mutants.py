@@ -150,6 +150,8 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "runs/run.py": ["cli/test_main", "system/test_bad_input", "cli/test_run"],
     "algorithms/base.py": [*ALGORITHMS, "simulator/test_together"],
     "algorithms/feast.py": ALGORITHMS,
+    "algorithms/fadas.py": ALGORITHMS,
+    "algorithms/remembering.py": ALGORITHMS,
     "algorithms/fare_dust.py": ALGORITHMS,
 }
 FIRST = {"algorithms/feast.py": "feast", "algorithms/fare_dust.py": "fare"}  # of the nearest

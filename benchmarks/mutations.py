@@ -36,6 +36,7 @@ MESSAGES, DEVICE, SERVE = (
     "serving/flower/client.py",
     "serving/flower/server.py",
 )
+FADAS, REMEMBERING = "algorithms/fadas.py", "algorithms/remembering.py"
 SKEW, PRIOR = "simulator/label_skew.py", "simulator/prior_matching.py"
 AVAILABILITY, TIERS = "planning/availability.py", "planning/tiers.py"
 FIT, TOTALS, LUCK, LOGS = (
@@ -1124,7 +1125,7 @@ MUTATIONS = [
     Mutation(
         "participation",
         COORDINATOR,
-        "self.took_part[client].remove(self.version)",
+        "self.took_part[job.client].remove(self.version)",
         "pass",
         "who was in an abandoned step took part",
     ),
@@ -1240,5 +1241,69 @@ MUTATIONS = [
         "return above / 2 / pairs",
         "return above / 2 / max(len(mine) * len(others), 1)",
         "examples that are not recognised do not count in the area",
+    ),
+    # What a step is told of its reports.
+    Mutation(
+        "told",
+        FADAS,
+        "jnp.where(tau > threshold, factor, 1)",
+        "jnp.where(tau >= threshold, factor, 1)",
+        "at the threshold the step shrinks",
+    ),
+    Mutation(
+        "told",
+        ROWS,
+        "(closes - version)[~apart]",
+        "(step - version)[~apart]",
+        "an abandoned step does not age what joins the next one",
+    ),
+    Mutation(
+        "told",
+        COORDINATOR,
+        "            self.gathered_from += self.joining_from\n",
+        "",
+        "late reports that join a step have no age",
+    ),
+    Mutation(
+        "told",
+        ROWS,
+        "np.lexsort((report, step, client))",
+        "np.lexsort((step, client))",
+        "of two reports in a step, the later dispatch counts as the later report",
+    ),
+    Mutation(
+        "told",
+        ROWS,
+        "np.concatenate([version, version[kept]])",
+        "np.concatenate([version, replaced[kept]])",
+        "a bucket of what is replaced opens when it closes",
+    ),
+    Mutation(
+        "told",
+        HANDOVER,
+        "        places |= slots[:, None] == lanes.again[None]\n",
+        "        pass\n",
+        "lanes remember nothing",
+    ),
+    Mutation(
+        "told",
+        COORDINATOR,
+        "            self.latest.clear()\n        else:",
+        "        else:",
+        "an abandoned step's reports are remembered",
+    ),
+    Mutation(
+        "told",
+        REMEMBERING,
+        "*trees.where(moves(on_time), stepped, (w, optimizer)), after",
+        "*trees.where(moves(on_time), (*stepped, after), tuple(state.core))",
+        "a step of dropped reports forgets nothing",
+    ),
+    Mutation(
+        "told",
+        LEDGER,
+        "            memory=memory,\n",
+        "            memory={},\n",
+        "a server that goes on has forgotten its clients' reports",
     ),
 ]

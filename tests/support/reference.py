@@ -149,12 +149,13 @@ def run(
     corrects=False,
     beta=0.0,
     kappa=0.0,
-    rate=1.0,
-    threshold=np.inf,
+    rate=None,
+    threshold=0,
     clients=1,
 ):
     """Final w and the evaluated model of one run along a schedule."""
     weight = weight or (lambda *known: 1.0)
+    dispatches = range(len(plan.client))
     made = {*plan.step[plan.fate == Fate.ON_TIME]}
 
     def known_at(d):
@@ -166,10 +167,12 @@ def run(
         """The step whose sum a late report is in; none is after the last."""
         return min((s for s in made if s >= known_at(d)), default=plan.steps)
 
+    def joined(d):
+        return plan.step[d] if plan.fate[d] == Fate.ON_TIME else joins(d)
+
     def counts(d):
         late = {
             "fedavg": False,
-            "fadas": False,
             "ca2fl": False,
             "mifa": False,
             "semi_async": joins(d) < plan.steps,
@@ -258,9 +261,8 @@ def run(
             w, state = calibrated(w, on_time, state, v)
         else:
             w, state = stepped(w, on_time, state)
-        if algorithm == "fadas" and v in made:
-            used = (plan.fate == Fate.ON_TIME) & (plan.step == v)
-            tau = v - plan.version[used].min()
+        if rate and v in made:  # FADAS
+            tau = v - min(plan.version[d] for d in dispatches if counts(d) and joined(d) == v)
             eta = min(rate, 1 / tau) if tau > threshold else rate
             w = w_before + eta / rate * (w - w_before)
         late = []

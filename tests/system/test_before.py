@@ -161,7 +161,10 @@ def test_interrupted_runs_come_to_the_end_that_they_would_have_had(name, tmp_pat
             close({name: point[name] for name in point_before}, point_before, exactly)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+ENDS = json.loads((BEFORE / "served" / "ends.json").read_text())
+
+
+@pytest.mark.parametrize("name", ENDS)
 def test_a_server_goes_on(name, tmp_path):
     folder, steps = copied("served", tmp_path) / name, []
     fleet = Fleet(np.array([1.0, 2, 3] * 50))
@@ -173,8 +176,7 @@ def test_a_server_goes_on(name, tmp_path):
         on_step=lambda step, now, model: steps.append(step),
     )
     assert steps == [5, 6, 7, 8, 9, 10]
-    ends = json.loads((BEFORE / "served" / "ends.json").read_text())
-    for leaf, values in ends[name].items():
+    for leaf, values in ENDS[name].items():
         np.testing.assert_allclose(served.model[leaf], values, rtol=1e-6)
     lines = (folder / "log.csv").read_text().splitlines()
     assert lines[: 1 + 4 * 3] == (BEFORE / "served" / name / "log.csv").read_text().splitlines()

@@ -69,7 +69,11 @@ ALGORITHMS = {
     "fedavg": (lambda s, m: fedavg(s, m), dict(algorithm="fedavg")),
     "fadas": (
         lambda s, m: fadas(s, learning_rate=0.7, threshold=1, mean=m),
-        dict(algorithm="fadas", rate=0.7, threshold=1),
+        dict(algorithm="fedavg", rate=0.7, threshold=1),
+    ),
+    "fadas, late ones join": (
+        lambda s, m: fadas(s, learning_rate=0.7, threshold=0, mean=m)._replace(settles="next_step"),
+        dict(algorithm="semi_async", rate=0.7),
     ),
     "ca2fl": (
         lambda s, m: ca2fl(s, clients=9, mean=m),
@@ -257,7 +261,8 @@ def test_every_algorithm_on_every_schedule(policy, algorithm):
 
 @pytest.mark.parametrize("policy", GIVEN_UP)
 @pytest.mark.parametrize(
-    "algorithm", ["fedavg", "fadas", "ca2fl", "mifa", "semi-async", "fare-dust, all", "feast"]
+    "algorithm",
+    ["fedavg", "fadas, late ones join", "ca2fl", "mifa", "semi-async", "fare-dust, all", "feast"],
 )
 def test_steps_that_are_given_up(policy, algorithm):
     option = dict(client=dict(rho=0.5), ema=0.6, server=ADAM, weigh=dict(participation="corrected"))

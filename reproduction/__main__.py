@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"reproduction: {error}", file=sys.stderr)
         return 2
     except Interrupted as signal:
-        print("reproduction: interrupted; the same command goes on", file=sys.stderr)
+        print("reproduction: interrupted; the same command resumes", file=sys.stderr)
         return 128 + signal.number
     return 0
 

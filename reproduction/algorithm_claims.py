@@ -159,8 +159,8 @@ def fedbuff(at: Compared) -> list[Claim]:
         Claim(
             "results, discussion",
             "FedBuff's accuracy varies much from one round to the next in every task; FedAdam and "
-            "FedAvg, waiting for all, are consistent. (Here: its straggler accuracy swings more "
-            "than theirs. Published: the width of an interval.)",
+            "FedAvg, waiting for all, are consistent. (Here: FedBuff's straggler accuracy swings "
+            "more. Published: the width of an interval.)",
             at.steadier(ALL, ADAM, BUFF) + at.steadier(ALL, AVG, BUFF),
         ),
         Claim(

@@ -33,10 +33,14 @@ from reproduction.rows import (
 from reproduction.tables import Table, percent
 from stragglers.config.settings import Paper
 
+# In docs/results, each from a template beside this file; names.j2 has what templates share.
 PAGES = (
     "reproduction.md",
+    "reproduction-tables.md",
+    "reproduction-claims.md",
+    "reproduction-differences.md",
     "open-points.md",
-)  # in docs/results, each from a template beside this file
+)
 PRIOR = "straggler-accuracy.md"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -74,7 +78,8 @@ def pages() -> Pages:
         "equal": EQUAL,
         "equal_stackoverflow": EQUAL_STACKOVERFLOW,
         "tables": [one for name in TABLES if (one := tables.table(name, numbers)).rows],
-        "claims": judged(numbers, there),
+        "claims": (claims := judged(numbers, there)),
+        "claim_that": lambda begins: next(one for one in claims if one.text.startswith(begins)),
         "shown": [tables.point(one, numbers) for one in points() if tables.shown(one, numbers)],
         "waiting": [one for one in points() if not tables.shown(one, numbers)],
         "concluded": lambda point: says(

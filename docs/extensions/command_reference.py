@@ -9,6 +9,17 @@ INTRODUCTION = """# Commands
 Every command prints a table for people, or with `--json` one JSON object for programs. Bad input is
 one line on standard error and exit code 2; nothing is half-written. This page is generated from the
 parsers behind `--help`.
+
+## Shell completion
+
+`stragglers --completion SHELL` prints a script that completes commands, options and presets in bash
+or zsh. In `~/.bashrc`:
+
+```sh
+eval "$(stragglers --completion bash)"
+```
+
+In zsh, save the script as `_stragglers` in a folder of `$fpath`. Print it again after an update.
 """
 
 

@@ -9,8 +9,8 @@ from stragglers.config import catalog
 INTRODUCTION = """# Presets
 
 A preset is a TOML file that comes with the package. Name it, or the beginning of several names, on
-the command line: `stragglers run emnist/per-domain`. `stragglers list` prints this list. Published
-rows have the name of the paper's row and its results. [Settings](settings.md) explains the keys.
+the command line: `stragglers run emnist/per-domain`. `stragglers list` prints a shorter list.
+Published rows have the name of the paper's row and its results. [Settings](settings.md) explains the keys.
 """
 
 

@@ -48,3 +48,10 @@ def test_of_a_long_table_the_ends_are_shown(rows):
 def test_what_is_no_number_is_a_dash():
     block = tables.listed({"step": ([1, 2], ","), "share": ([0.5, math.nan], ".1f")})
     assert block == Block(["step", "share"], [["1", "0.5"], ["2", tables.NOTHING]])
+
+
+def test_text_is_displayed_nowhere_else(monkeypatch):
+    """In a notebook rich displays what it prints, besides writing it to its file."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *_: pytest.fail("displayed"))
+    assert "the first line" in tables.text(["the first line", BLOCK])

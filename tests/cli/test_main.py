@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from stragglers import __version__
@@ -285,7 +286,26 @@ def test_sizes_without_data_are_those_of_the_published_split(capsys):
 
 
 def test_list_names_every_preset(capsys):
-    assert run(capsys, "list")[1].split() == catalog.presets()
+    lines = [line.split() for line in run(capsys, "list")[1].splitlines() if line.strip()]
+    head, _, *rows, last = lines
+    assert [row[0] for row in rows] == catalog.presets() and " ".join(last).startswith("`stragg")
+    assert " ".join(head) == "preset task latency algorithm what it is"
+    feast = ["emnist/per-domain/feast", "emnist", "per-domain", "feast", "FeAST-on-MSG"]
+    assert feast in rows
+
+
+def test_the_list_as_json(capsys):
+    rows = msgspec.json.decode(run(capsys, "list", "--json")[1])["presets"]
+    assert [row["name"] for row in rows] == catalog.presets()
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["fleet"] == {
+        "name": "fleet",
+        "task": "fleet",
+        "latency": "groups",
+        "algorithm": None,
+        "summary": "A made-up fleet of phones",
+    }
+    assert all(3 < len(row["summary"]) < 120 and "#" not in row["summary"] for row in rows)
 
 
 def test_a_fleet_from_a_csv_file(capsys, tmp_path):

@@ -15,13 +15,12 @@ PAGES = {
     for file in sorted(DOCS.rglob("*.md"))
     if (name := str(file.relative_to(DOCS))) not in GENERATED
 }
-# Pages that other work rewrites.
-PENDING = {"results/reproduction.md", "results/open-points.md"}
 # Lines of `sh` blocks that no test runs, by how they begin.
 NOT_RUN = {
     "pip install": "changes the environment",
     "make run": "trains the demo; `make` is tested by hand",
     "python examples/flower/fleet.py": "tests/serving/flower/test_fleet.py runs it",
+    "python -m reproduction": "tests/reproduction/test_document.py runs it",
 }
 KINDS = {"sh", "console", "python", "toml", "text", ""}  # a directive of MyST has braces
 
@@ -42,7 +41,7 @@ def test_commands_run(name, tmp_path, monkeypatch, capsys):
         if command.startswith("stragglers"):
             assert shown.run(command) == 0, f"{command}: {capsys.readouterr().err}"
         else:
-            assert name in PENDING or command.startswith(tuple(NOT_RUN)), command
+            assert command.startswith(tuple(NOT_RUN)), command
 
 
 @every(shown.transcripts)
@@ -60,7 +59,7 @@ def test_python_runs(name, shows, tmp_path, monkeypatch):
 
 @every(lambda page: [block for block in shown.blocks(page) if block.kind == "toml"])
 def test_files_have_names(name, shows):
-    assert name in PENDING or shown.NAMED.match(shows.text), "its first line is no `# name.toml`"
+    assert shown.NAMED.match(shows.text), "its first line is no `# name.toml`"
 
 
 def test_every_kind_of_block_is_known():

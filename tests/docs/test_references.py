@@ -40,6 +40,11 @@ def test_every_setting_of_every_preset_is_there():
             assert any(map(known.fullmatch, (key, f"{key}.kind", table))), key
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_setting_has_a_meaning(setting):
+    assert re.fullmatch(r"\S.{4,}\.", setting.meaning), setting.meaning
+
+
 def test_names_are_unique():
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
 

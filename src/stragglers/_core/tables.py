@@ -71,7 +71,13 @@ def text(parts: Iterable[str | Block]) -> str:
 
     out = io.StringIO()
     screen = Console(
-        file=out, width=MOST, soft_wrap=True, highlight=False, markup=False, emoji=False
+        file=out,
+        width=MOST,
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_jupyter=False,  # in a notebook, printing would display the text a second time
     )
     for part in parts:
         screen.print(part)

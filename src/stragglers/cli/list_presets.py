@@ -4,6 +4,7 @@ import argparse
 
 from stragglers.cli import common
 from stragglers.config import catalog
+from stragglers.report import console
 
 
 def add(commands: common.Commands) -> None:
@@ -11,6 +12,14 @@ def add(commands: common.Commands) -> None:
 
 
 def list_presets(options: argparse.Namespace) -> None:
-    """Prints the presets, one a line."""
-    names = catalog.presets()
-    print(common.json({"presets": names}) if options.json else "\n".join(names))
+    """Prints a line for each preset: its task, latency and algorithm, and what it is."""
+    rows = [catalog.listed(name) for name in catalog.presets()]
+    if options.json:
+        print(common.json({"presets": [row._asdict() for row in rows]}))
+        return
+    table = console.grid("preset", "task", "latency", "algorithm", "what it is", texts=5)
+    for row in rows:
+        table.add_row(*(cell or "–" for cell in row))
+    screen = console.console(width=240)  # beyond its summaries
+    screen.print(table)
+    screen.print("`stragglers plan PRESET` plans one, `stragglers run PRESET` trains it.")

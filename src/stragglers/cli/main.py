@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from stragglers._core.errors import BadInput, did_you_mean
 from stragglers._core.version import __version__
-from stragglers.cli import data, fit, list_presets, plan, results, run, tune
+from stragglers.cli import completion, data, fit, list_presets, plan, results, run, tune
 from stragglers.runs.signals import Interrupted
 
 
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="stragglers", description="Federated learning with slow clients: time is data."
     )
     parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
+    completion.add(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (plan, fit, run, data, tune, results, list_presets):
         command.add(commands)

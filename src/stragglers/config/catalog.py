@@ -5,12 +5,13 @@ read("emnist/per-domain/feast")  the document of a preset or of a TOML file
 expand(["emnist", "mine.toml"])  the names of experiments, and where each is read from
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -49,6 +50,31 @@ def read(name: str) -> Document:
         raise BadInput(_no_preset(name, set(known)))
     document = toml_files.read(source, name)
     return attached_files.beside(document, source.parent) if isinstance(source, Path) else document
+
+
+class Listed(NamedTuple):
+    """A preset in a list of them."""
+
+    name: str
+    task: str
+    latency: str
+    algorithm: str | None  # none in a fleet, which cannot be trained
+    summary: str  # the first sentence of the file, without task and latency
+
+
+# Where a summary names the task and the latency, which a list has in columns of their own.
+_PLACE = re.compile(r",? on (?:the embedded glyphs|[A-Z][\w-]+)(?:,? with per-\w+ latency)?")
+
+
+def listed(name: str) -> Listed:
+    """What a list of presets says about one."""
+    file = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
+    lines = itertools.takewhile(lambda line: line.startswith("# "), file.splitlines())
+    sentence = re.split(r"\.(?= [A-Z]|$)|: ", " ".join(line[2:] for line in lines))[0]
+    document = read(name)
+    algorithm = document.get("algorithm", {}).get("name")
+    model = document["latency"]["model"]
+    return Listed(name, document["task"]["name"], model, algorithm, _PLACE.sub("", sentence))
 
 
 def preset(name: str) -> Experiment:

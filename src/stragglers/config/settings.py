@@ -304,17 +304,17 @@ class Experiment(Settings, frozen=True, dict=True):
         Faults(crash=0.1)
     """
 
-    task: Task
-    latency: AnyLatency
-    schedule: Policy
+    task: Task  #: The data and the model; `"fleet"` describes clients without data, to plan only.
+    latency: AnyLatency  #: What a client's time depends on: its examples, its domain or its group.
+    schedule: Policy  #: The policy: synchronous rounds with over-selection, or a buffer.
     updates: Count  #: Budget: client updates that count towards the length of training.
     seed: Seed = 0  #: Seed of all that is drawn; trial i has seed + i.
-    client: Client | None = None
-    server: Server | None = None
-    algorithm: Algorithm | None = None
-    aggregation: Aggregation = Aggregation()
-    faults: Faults | None = None
-    availability: Availability | None = None
+    client: Client | None = None  #: Local training; required to train.
+    server: Server | None = None  #: The server's optimizer; required to train.
+    algorithm: Algorithm | None = None  #: The server's algorithm; required to train.
+    aggregation: Aggregation = Aggregation()  #: How much each report counts.
+    faults: Faults | None = None  #: What goes wrong at clients; by default, nothing.
+    availability: Availability | None = None  #: Hours at which clients are online; default: all.
     #: CPU threads; each trains clients of its own, so the number affects the last bits.
     threads: Count = 2
     #: Precision of matrix products; `tf32` has an effect on GPUs alone.
@@ -325,7 +325,7 @@ class Experiment(Settings, frozen=True, dict=True):
     curve_examples: Count | None = None
     #: Other readings of the paper: settings by the name of the reading.
     readings: dict[str, dict[str, Any]] = {}
-    paper: Paper | None = None
+    paper: Paper | None = None  #: The published row and its results; they change no training.
 
     @cached_property
     def document(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ NEAR = {  # which tests come first; they do not change the verdict, but when it 
     "planning/availability.py": ["planning/test_availability", "planning/test_client_pool"],
     "planning/client_pool.py": ["planning/test_client_pool", "planning/test_availability"],
     "planning/tiers.py": ["planning/test_tiers"],
-    "algorithms/from_file.py": ["algorithms/test_from_file"],
+    "_core/own_files.py": ["_core/test_own_files", "algorithms/test_from_file"],
     "serving/flower/messages.py": ["serving/flower/test_messages"],
     "serving/flower/client.py": ["serving/flower/test_client"],
     "serving/flower/server.py": ["serving/flower/test_server"],

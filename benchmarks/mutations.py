@@ -51,8 +51,8 @@ MUTATIONS = [
     Mutation(
         "sign",
         CLIENT,
-        "return trees.subtract(sent.model, trained)",
-        "return trees.subtract(trained, sent.model)",
+        "return trees.subtract(sent.model, trained.params)",
+        "return trees.subtract(trained.params, sent.model)",
         "a client's delta climbs",
     ),
     Mutation(
@@ -756,8 +756,8 @@ MUTATIONS = [
     Mutation(
         "copies",
         "config/attached_files.py",
-        'copy = f"copy-{_digest(content)[:12]}{Path(name).suffix}"',
-        'copy = f"copy-{Path(name).name}"',
+        'copy = f"copy-{own_files.digest(contents)[:12]}"',
+        'copy = "copy"',
         "two files of one name meet",
     ),
     Mutation(
@@ -1039,9 +1039,9 @@ MUTATIONS = [
     # Algorithms of one's own.
     Mutation(
         "own",
-        "algorithms/from_file.py",
-        "module = _imported(file, digest)",
-        'module = _imported(file, "")',
+        "_core/own_files.py",
+        "module = _module(file, digest(sources(file)))",
+        'module = _module(file, "")',
         "changed code is the old one",
     ),
     Mutation(

@@ -58,7 +58,7 @@ def furnish(folder: Path, monkeypatch, page: str = "") -> None:
             (folder / named[1]).write_text(block.text)
     monkeypatch.chdir(folder)
     monkeypatch.setattr("stragglers.runs.trials.run_missing", lambda jobs, *_, **__: jobs)
-    monkeypatch.setattr("stragglers.config.task_files.prepare_data", lambda task: None)
+    monkeypatch.setattr("stragglers.config.task_files.prepare_data", lambda task, *_: None)
 
 
 def run(command: str) -> int:

@@ -12,7 +12,17 @@ from typing import Any, NoReturn
 
 from stragglers._core.errors import BadInput, did_you_mean
 from stragglers._core.version import __version__
-from stragglers.cli import completion, data, fit, list_presets, plan, results, run, tune
+from stragglers.cli import (
+    completion,
+    data,
+    fit,
+    list_presets,
+    new,
+    plan,
+    results,
+    run,
+    tune,
+)
 from stragglers.runs.signals import Interrupted
 
 
@@ -52,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
     completion.add(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (plan, fit, run, data, tune, results, list_presets):
+    for command in (new, plan, fit, run, data, tune, results, list_presets):
         command.add(commands)
     return parser
 

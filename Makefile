@@ -15,7 +15,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --upgrade --universal --python-v
     --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
     --custom-compile-command "make lock"
 
-.PHONY: help run test soak check docs docs-serve bench reproduction lock clean
+.PHONY: help run test test-all soak check docs docs-serve bench reproduction lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -25,8 +25,11 @@ help:  ## list these targets
 run: .venv/run.stamp  ## train the demo: table, picture, page (RUN="..." for another command)
 	.venv/bin/stragglers $(RUN)
 
-test: .venv/dev.stamp  ## run the tests (TESTS="..." for other pytest options)
+test: .venv/dev.stamp  ## run the tests but the slow ones (TESTS="..." for other pytest options)
 	.venv/bin/python -m pytest $(TESTS)
+
+test-all: test  ## run the slow tests as well
+	.venv/bin/python -m pytest $(TESTS) -m "slow and not soak"
 
 soak: .venv/dev.stamp  ## every preset a little, every algorithm for long and killed at random
 	.venv/bin/python -m pytest $(TESTS) -m "" tests/config/test_presets.py

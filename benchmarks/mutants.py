@@ -171,6 +171,8 @@ OPTIONS = [
     "no:xdist",
     "--hypothesis-profile",
     "hasty",
+    "-m",
+    "not soak",  # slow ones, too
 ]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from reproduction.comparisons import NAMES, STACKOVERFLOW, Check, Numbers, title
 from reproduction.rows import Measured, Variant
-from stragglers.config import build, documents, influence
+from stragglers.config import build, documents, step_weights
 from stragglers.planning.schedule import Fate, batches
 from stragglers.report.plans import summarised
 from stragglers.report.statistics import Summary
@@ -56,7 +56,7 @@ def epochs(variant: Variant) -> dict[str, float]:
     clients = build.clients(experiment.task, experiment.seed)
     schedule = build.schedule_of(experiment, clients)
     whole = batches(clients.examples[schedule.client], experiment.client.batch_size, False)
-    made = influence.local_steps(experiment, schedule) / np.maximum(whole, 1)
+    made = step_weights.local_steps(experiment, schedule) / np.maximum(whole, 1)
     group, on_time = clients.group[schedule.client], schedule.fate == Fate.ON_TIME
     return {
         name: float(np.median(made[on_time & (group == index)]))

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.planning.latency import Latency as Latency
     from stragglers.planning.latency import PerGroup as PerGroup
     from stragglers.planning.latency import TimeLimit as TimeLimit
+    from stragglers.planning.make_schedule import schedule as schedule
     from stragglers.planning.policy import Buffer as Buffer
     from stragglers.planning.policy import Rounds as Rounds
     from stragglers.planning.population import Clients as Clients
@@ -59,7 +60,6 @@ if TYPE_CHECKING:  # for editors and type checkers: the same names, from the sam
     from stragglers.planning.population import clients as clients
     from stragglers.planning.schedule import Fate as Fate
     from stragglers.planning.schedule import Schedule as Schedule
-    from stragglers.planning.scheduling import schedule as schedule
     from stragglers.report.plans import Summary as Summary
     from stragglers.report.plans import plan as plan
     from stragglers.report.plans import summarise as summarise
@@ -113,7 +113,7 @@ else:
         "Fleet": "stragglers.planning.fleet",
         "Buffer": "stragglers.planning.policy",
         "Rounds": "stragglers.planning.policy",
-        "schedule": "stragglers.planning.scheduling",
+        "schedule": "stragglers.planning.make_schedule",
         "Fate": "stragglers.planning.schedule",
         "Schedule": "stragglers.planning.schedule",
         "Summary": "stragglers.report.plans",

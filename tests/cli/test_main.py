@@ -249,6 +249,7 @@ def test_text_says_what_the_sizes_are(capsys):
     assert "not to aim at" in text and "a model of StackOverflow" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_figures_are_written_and_repeat(capsys, tmp_path, suffix):
     files = [tmp_path / f"{name}.{suffix}" for name in "ab"]

@@ -64,6 +64,7 @@ def test_what_is_there_is_not_trained_again(capsys, tmp_path, monkeypatch):
     assert json.loads(after)["runs"][0]["hash"] not in before
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_all_values_and_each_once(capsys, tmp_path):
     name = "glyphs/per-domain/feast"
     sweep = "--sweep kappa=0,0.5,0.50 --sweep client.learning_rate=0.05,0.1"

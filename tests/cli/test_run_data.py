@@ -33,6 +33,7 @@ def settings(*given):
     return [word for setting in given for word in ("--set", setting)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["emnist", "stackoverflow"])
 def test_accuracy_has_a_spread_over_clients(capsys, tmp_path, task):
     folder = tiny.folder(tmp_path, task)
@@ -49,6 +50,7 @@ def test_accuracy_has_a_spread_over_clients(capsys, tmp_path, task):
     assert "-plan-fedadam" in out and err == ""
 
 
+@pytest.mark.slow
 def test_cifar100_has_test_images_without_clients(capsys, tmp_path, monkeypatch):
     # One narrow stage: to compile all of ResNet-18 takes a minute.
     monkeypatch.setattr("stragglers.tasks.cifar100.MODEL", resnet(widths=(8,)))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stragglers._core.errors import BadInput
-from stragglers.config import build, catalog, checks, describe, documents, influence, settings
+from stragglers.config import build, catalog, checks, describe, documents, settings, step_weights
 from stragglers.planning import latency
 from stragglers.planning.policy import Rounds
 from stragglers.planning.schedule import Schedule
@@ -142,7 +142,7 @@ def test_whose_work_is_below_a_batch_that_has_to_be_whole(sets, whole_batches):
     given = documents.override_all(catalog.read("glyphs/per-domain/fedadam"), [*small, *sets])
     experiment = documents.settings_from(given)
     plan = build.schedule_of(experiment, build.clients(experiment.task, 0))
-    assert np.mean(influence.local_steps(experiment, plan) == 0) == pytest.approx(
+    assert np.mean(step_weights.local_steps(experiment, plan) == 0) == pytest.approx(
         whole_batches, abs=0.2
     )
 

@@ -82,6 +82,7 @@ def cut(name, folders):
     return documents.settings_from(documents.override_all(document, changes))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty_compiler")
 @pytest.mark.parametrize("name", TRAINED)
 def test_it_trains(name, folders, monkeypatch, tmp_path):

@@ -3,8 +3,8 @@ import pytest
 
 from stragglers.planning import latency, paper_populations
 from stragglers.planning.fleet import Fleet
+from stragglers.planning.make_schedule import schedule
 from stragglers.planning.policy import Rounds
-from stragglers.planning.scheduling import schedule
 from stragglers.report import figures, figures_plan
 from stragglers.runs import records
 from tests.support.fabricate import demo, run_folder
@@ -20,6 +20,7 @@ def found(tmp_path_factory):
     return records.find([folder])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
 def test_figures_repeat_byte_by_byte(found, suffix, tmp_path):
     for name, order in (("a", found), ("b", found[::-1])):

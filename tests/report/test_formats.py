@@ -105,6 +105,7 @@ def _number(cell):
         return False
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_take_seconds(tmp_path):
     """100 experiments of 10 trials with 100 evaluations each: 3 s promised."""
     template = run_folder(tmp_path / "one", points=100)

@@ -43,6 +43,7 @@ def test_the_pages_are_what_the_command_writes():
     assert not wrong, "what the template says is not what the results show"
 
 
+@pytest.mark.slow
 def test_a_sentence_that_is_no_longer_true_is_named(there, monkeypatch, tmp_path, capsys):
     over, limited = (
         rows.Variant(f"cifar100/per-domain/{row}").key
@@ -172,6 +173,7 @@ def test_the_first_page_takes_two_minutes():
     assert len(re.findall(r"^\d\. ", text, re.M)) == 5
 
 
+@pytest.mark.slow
 def test_other_results_make_another_page(there, monkeypatch):
     """Whatever stands in the page comes from the results, not from the template."""
     gone = rows.Variant("emnist/per-domain/fedbuff").key
@@ -196,6 +198,7 @@ def test_what_diverged_is_shown_and_compared_with_nothing(there, monkeypatch):
     assert compared and all("|  |  | " in line for line in compared)  # by the paper's tables alone
 
 
+@pytest.mark.slow
 def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
     (trial, *_), (first, *others) = (
         there[rows.Variant("emnist/per-domain/fedadam").key],
@@ -215,6 +218,7 @@ def test_stack_exchange_has_a_section_of_its_own(there, monkeypatch):
     assert "python -m reproduction run stackoverflow --path DATA" in other  # in any case
 
 
+@pytest.mark.slow
 def test_the_command_writes_all(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "DOCS", tmp_path)
     assert command.main([]) == 0

@@ -159,6 +159,7 @@ def test_trials_together_land_in_folders_of_their_own(tmp_path, folder):
     assert not np.array_equal(first.curve["time_s"], second.curve["time_s"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, sets",
     [

@@ -22,6 +22,7 @@ def short_chunks(monkeypatch):
     monkeypatch.setattr(simulate, "CHUNK_SECONDS", 0)  # a server step each
 
 
+@pytest.mark.slow
 def test_trials_of_one_program_go_on_together(tmp_path):
     two = [experiment("feast", "lanes=4", f"seed={seed}") for seed in (0, 1)]
     record(tmp_path / "whole", two)
@@ -38,6 +39,7 @@ def test_trials_of_one_program_go_on_together(tmp_path):
     assert bundles.bundles(jobs, together=1) == [[job] for job in jobs]
 
 
+@pytest.mark.slow
 def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkeypatch):
     """Presets of their own, and so folders of their own; in parts of a second each."""
     monkeypatch.chdir(tmp_path)
@@ -68,6 +70,7 @@ def test_models_of_one_training_go_on_together_asked_for_or_not(tmp_path, monkey
     assert bundles.bundles([alone], together=1) == [[alone]]
 
 
+@pytest.mark.slow
 def test_models_of_one_training_that_went_on_apart_start_anew(tmp_path):
     each = [experiment("feast", f"kappa={kappa}") for kappa in (0.1, 0.2, 0.3)]
     jobs = [
@@ -121,6 +124,7 @@ def test_a_process_that_ends_between_two_finished_models_loses_nothing(tmp_path,
         assert outcome(job.folder)[1:] == outcome(tmp_path / "whole" / job.name)[1:]
 
 
+@pytest.mark.slow
 def test_trials_of_more_server_steps_than_others_are_trained_apart(tmp_path, monkeypatch):
     """Interrupted, those of one program go on together; what has not begun is trained as before."""
     given = [*SMALL["feast"], "late_seconds=60", "lanes=4"]  # 9, 10 and 9 server steps

@@ -117,6 +117,7 @@ def test_together_as_alone(kind, lanes):
     assert np.abs(apart[0] - apart[1]).max() > 1e-3 < np.abs(apart[1] - apart[2]).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALIKE)
 @pytest.mark.parametrize("count, lanes", [(1, 1), (2, 3)])
 def test_models_of_one_training_as_of_their_own(kind, count, lanes):

@@ -7,9 +7,9 @@ from msgspec import structs
 
 from stragglers.planning import client_pool
 from stragglers.planning.fleet import DrawnFleet
+from stragglers.planning.make_schedule import arrange
 from stragglers.planning.policy import Buffer, Rounds
 from stragglers.planning.population import Population
-from stragglers.planning.scheduling import arrange
 
 
 def over_selected(clients, latency, *, updates, seed, **options):

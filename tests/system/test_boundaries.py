@@ -306,6 +306,7 @@ with untrained():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_at_once_and_leaves_the_last_checkpoint(tmp_path, number):

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import stragglers
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +163,7 @@ def guarded(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_no_command_opens_a_connection(tmp_path):
     (tmp_path / "grid.toml").write_text("[[search]]\nbatch_size = [10, 20]\n")
     log = [f"{client},{10 * client},{client + 5}" for client in range(1, 20)]

@@ -33,6 +33,7 @@ def called(command, folder, **environment):
     return run.stdout
 
 
+@pytest.mark.slow
 def test_it_plans_and_trains_from_a_folder_outside_the_repository(installed, tmp_path):
     def stragglers(*words):
         return called(

@@ -150,6 +150,7 @@ def test_distillation_ignores_padding(tmp_path):
         assert (abs(delta["within"]) > 1e-3) == (name == "within")
 
 
+@pytest.mark.slow
 def test_accuracy_rises(shared_data):
     tags = ("quantum-computer", "quantum-algorithms")
     task = stackoverflow(str(shared_data), straggler_tags=tags, vocabulary=500)

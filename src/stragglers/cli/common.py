@@ -16,7 +16,7 @@ import msgspec
 
 from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput, about
-from stragglers.config import catalog, changes, documents
+from stragglers.config import catalog, documents, overrides
 from stragglers.runs.checkpoint import EVERY_MINUTES
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def swept(
     paths = [axis[0][0] for axis in axes]
     for one, other in itertools.combinations(paths, 2):
         nested = f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-        if nested or any({one, other} <= group for group in changes.ALTERNATIVES):
+        if nested or any({one, other} <= group for group in overrides.ALTERNATIVES):
             raise BadInput(f"--sweep {one} and --sweep {other} exclude each other; give one")
     for chosen in itertools.product(*axes):
         with_all = document

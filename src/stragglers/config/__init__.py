@@ -1,4 +1,4 @@
-"""Experiments as settings: the schema, TOML files, presets, and the plans made of them.
+"""Experiments as settings: the schema (`settings`), TOML files, `--set`, presets, checks.
 
 Never loads jax. Imports `_core`, `planning` and what `tasks.datasets` knows of files.
 """

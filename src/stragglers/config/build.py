@@ -4,9 +4,9 @@ from stragglers._core.errors import BadInput
 from stragglers.config import settings
 from stragglers.planning import paper_populations, population, subset
 from stragglers.planning.fleet import Fleet
+from stragglers.planning.make_schedule import schedule
 from stragglers.planning.population import Clients, Population
 from stragglers.planning.schedule import Schedule
-from stragglers.planning.scheduling import schedule
 from stragglers.tasks.datasets.handwriting import book
 
 

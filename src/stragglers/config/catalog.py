@@ -18,8 +18,8 @@ import msgspec
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput, about, check_type, did_you_mean
 from stragglers.config import attached_files
-from stragglers.config.changes import FREE, Document, without
 from stragglers.config.documents import completed, settings_from
+from stragglers.config.overrides import FREE, Document, without
 from stragglers.config.settings import Experiment
 
 

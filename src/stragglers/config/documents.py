@@ -16,16 +16,16 @@ from typing import Any
 
 from stragglers._core import schema, toml_files
 from stragglers._core.errors import BadInput, did_you_mean
-from stragglers.config import changes
-from stragglers.config.changes import Document, with_value
+from stragglers.config import overrides
+from stragglers.config.overrides import Document, with_value
 from stragglers.config.settings import Experiment
 
 BARE_FRACTION = re.compile(r"[+-]?\.\d+(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)  # not TOML
 EXACT = 2.0**53  # floats below it are exact whole numbers
 
-with_setting = partial(changes.with_setting, Experiment)
-with_settings = partial(changes.with_settings, Experiment)
-full_path = partial(changes.full_path, Experiment)
+with_setting = partial(overrides.with_setting, Experiment)
+with_settings = partial(overrides.with_settings, Experiment)
+full_path = partial(overrides.full_path, Experiment)
 
 
 def settings_from(document: Document) -> Experiment:

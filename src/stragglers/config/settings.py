@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from stragglers._core.errors import BadInput, shown
 from stragglers._core.schema import Count, NotNegative, Positive, Settings, Share, convert
-from stragglers.config import attached_files, changes
+from stragglers.config import attached_files, overrides
 from stragglers.planning.availability import Availability
 from stragglers.planning.faults import Faults
 from stragglers.planning.latency import AnyLatency
@@ -307,10 +307,10 @@ class Experiment(Settings, frozen=True, dict=True):
         document, each = self.document, {**(settings or {}), **more}
         sections = [path for path, value in each.items() if _is_section(path, value)]
         for path in sections:
-            document = changes.without(document, ["paper"])  # no longer the published experiment
+            document = overrides.without(document, ["paper"])  # no longer the published experiment
             document = _without_none({**document, path: _plain(path, each.pop(path))})
         each = {path: _plain(path, value) for path, value in each.items()}
-        document = changes.with_settings(Experiment, document, each.items())
+        document = overrides.with_settings(Experiment, document, each.items())
         return convert(Experiment, document).named(self.name)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from stragglers._core import tables
 from stragglers._core.errors import check_type
-from stragglers.config import build, checks, influence
+from stragglers.config import build, checks, step_weights
 from stragglers.config.describe import policy
 from stragglers.config.settings import Experiment
 from stragglers.planning import summary
@@ -91,8 +91,8 @@ def summarised(
     checks.check(experiment)
     clients = clients or build.clients(experiment.task, experiment.seed)
     schedule = build.schedule_of(experiment, clients)
-    local_steps = influence.local_steps(experiment, schedule)
-    part = influence.parts(experiment, schedule)
+    local_steps = step_weights.local_steps(experiment, schedule)
+    part = step_weights.parts(experiment, schedule)
     figures = {
         **summary.summarise(schedule, local_steps, part),
         "paper_time_s": experiment.paper.time_s if experiment.paper else None,

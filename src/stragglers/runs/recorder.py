@@ -19,7 +19,7 @@ import jax
 from stragglers._core.errors import BadInput
 from stragglers._core.version import NUMERICS
 from stragglers.algorithms import trees
-from stragglers.config import influence, task_files
+from stragglers.config import step_weights, task_files
 from stragglers.config.settings import Experiment, settings_hash
 from stragglers.planning.summary import summarise
 from stragglers.runs import checkpoint, run_folder, train
@@ -235,8 +235,8 @@ def _known(names: Sequence[str], trials: Sequence[Prepared]) -> list[dict[str, A
 def _facts(trial: Prepared) -> dict[str, Any]:
     """What a run was made with and of, known before it trains."""
     experiment, task, schedule = trial
-    local_steps = influence.local_steps(experiment, schedule)
-    part = influence.parts(experiment, schedule)
+    local_steps = step_weights.local_steps(experiment, schedule)
+    part = step_weights.parts(experiment, schedule)
     device = jax.devices()[0]
     return {
         "versions": {

@@ -16,7 +16,7 @@ from stragglers.algorithms.base import Algorithm, By, Mean, all_of, with_ema
 from stragglers.algorithms.fare_dust import fare_dust
 from stragglers.algorithms.feast import feast
 from stragglers.algorithms.fedavg import fedavg, semi_async
-from stragglers.config import build, checks, influence, settings, task_files
+from stragglers.config import build, checks, settings, step_weights, task_files
 from stragglers.planning import subset
 from stragglers.planning.faults import corrupted
 from stragglers.planning.population import Clients
@@ -66,7 +66,9 @@ def prepare(experiment: settings.Experiment, together: int = 1) -> Prepared:
             "set, and nothing can be learned; lower faults.nan, faults.inf or faults.huge"
         )
     used = counts | (schedule.fate == Fate.LATE)
-    if not np.any(influence.local_steps(experiment, schedule)[used & ~corrupted(schedule.fault)]):
+    if not np.any(
+        step_weights.local_steps(experiment, schedule)[used & ~corrupted(schedule.fault)]
+    ):
         raise BadInput(
             f"none of the {np.sum(used):,} reports that would count has a local step, and nothing "
             f"can be learned; a batch is {experiment.client.batch_size} examples: lower "
@@ -93,7 +95,7 @@ def simulation(trials: Sequence[Prepared]) -> Simulation:
         algorithms(experiment.server, given, weight.normalise, teachers),
         local(experiment.client, experiment.precision == "bfloat16"),
         evaluate_at=_evenly(schedule.steps, experiment.evaluations),
-        weigh=influence.weighing(weight),
+        weigh=step_weights.weighing(weight),
         lanes=experiment.lanes,
         devices=experiment.threads if jax.default_backend() == "cpu" else None,
         curve_examples=experiment.curve_examples,

@@ -25,7 +25,7 @@ import numpy as np
 
 from stragglers._core import toml_files
 from stragglers._core.errors import BadInput, about, did_you_mean, shown
-from stragglers.config import changes, documents
+from stragglers.config import documents, overrides
 from stragglers.runs import records, trials
 from stragglers.runs.records import Record
 from stragglers.runs.workers import Terms
@@ -193,7 +193,7 @@ def _check_independent(paths: dict[str, str]) -> None:
     """Rejects two names of one setting, and settings that exclude each other."""
     for one, other in itertools.combinations(paths, 2):
         both = {paths[one], paths[other]}
-        if len(both) == 1 or both in changes.ALTERNATIVES:
+        if len(both) == 1 or both in overrides.ALTERNATIVES:
             raise BadInput(
                 f"{one} and {other} in one search, but one replaces the other; leave one out"
             )

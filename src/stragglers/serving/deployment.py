@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stragglers._core.errors import BadInput
 from stragglers.algorithms.base import Algorithm
-from stragglers.config import checks, influence, settings
+from stragglers.config import checks, settings, step_weights
 from stragglers.planning.policy import Policy, Rounds
 from stragglers.planning.report_weights import Reports, Weigh
 from stragglers.runs.train import algorithm, local
@@ -63,7 +63,7 @@ def deployment(experiment: settings.Experiment) -> Deployment:
 
 def _weighing(given: settings.Aggregation, client: Local, epochs: float) -> Weigh:
     """Clients report their examples; how many local steps these take is known."""
-    weigh = influence.weighing(given)
+    weigh = step_weights.weighing(given)
 
     def weighed(reports: Reports) -> NDArray[np.float64]:
         positions = (epochs * reports.examples).astype(np.int64)

@@ -116,6 +116,7 @@ def test_a_constant_overhead_is_found_in_totals():
     assert found["communication"].misfit < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistence", [0, 0.5, 1])
 def test_the_papers_latency_is_found_in_totals(persistence):
     """Communication and overhead are one there: what counts is T, and what goes by examples."""
@@ -163,6 +164,7 @@ def test_beyond_a_table_nobody_takes_forever():
     assert draw(np.array([-4.0, 0, 3.5, 5])).tolist() == pytest.approx([1, 1, 1000, 1000])
 
 
+@pytest.mark.slow
 def test_who_is_more_often_in_the_log_counts_no_more():
     """One client of a thousand, a hundred times as often there, and slower than anybody."""
     often, once = np.full(1000, 5), np.full(1000, 5)

@@ -93,6 +93,7 @@ def test_what_is_found_of_few_is_likelier_than_what_is_near():
         assert surprise(point(found) + change)[0] > least
 
 
+@pytest.mark.slow
 def test_few_clients_tell_three_numbers_better_than_five():
     """The 99th percentile of T, over seeds: benchmarks/few.py has more of it."""
     z = np.random.default_rng(0).standard_normal((2, 5000))

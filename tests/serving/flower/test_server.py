@@ -149,6 +149,7 @@ def test_clients_fail_in_many_ways(caplog):
     np.testing.assert_allclose(served.params["w"], 4 * W0["w"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_a_fleet_learns_what_the_simulator_does(monkeypatch, rho):
     """The whole way: orders and reports through messages, clients that train by their own."""

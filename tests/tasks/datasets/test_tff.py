@@ -216,6 +216,7 @@ def test_without_h5py(hdf5, monkeypatch):
         list(tff.clients(hdf5))
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_one_client(tmp_path):
     many = {f"{i:05}": {"tokens": [b"x" * 500] * 20} for i in range(2000)}  # 20 MB in all
     path = files.tff_sqlite(tmp_path / "many.sqlite", {"train": many})

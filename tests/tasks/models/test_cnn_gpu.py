@@ -26,6 +26,7 @@ def drawn(batch, seed=0):
     return first, second, normal(batch, SIDE + 2, SIDE + 2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("batch", [3, 20])
 def test_values_and_gradients_of_every_lane(monkeypatch, batch, drops):
@@ -57,6 +58,7 @@ def test_values_and_gradients_of_every_lane(monkeypatch, batch, drops):
     assert not np.any(gradients[2])  # the images get none
 
 
+@pytest.mark.slow
 def test_the_network_is_the_same_with_the_kernels(monkeypatch):
     model = cnn()
     params = jax.jit(model.init)(jax.random.key(0))

@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from stragglers.tasks.models import cnn_gpu_pool, pallas
 
 
+@pytest.mark.slow
 def test_the_sum_over_pixels_in_any_number_of_chunks(monkeypatch):
     """One lane alone, which has many, and lanes that have as few as there may be."""
     monkeypatch.setattr(pallas, "INTERPRET", True)

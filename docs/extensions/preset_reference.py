@@ -10,8 +10,8 @@ INTRODUCTION = """# Presets
 
 A preset is a TOML file that comes with the package. Name it, or the beginning of several names, on
 the command line: `stragglers run emnist/per-domain`. `stragglers list` prints a shorter list.
-Published rows have the name of the paper's row and its results.
-[Settings](settings.md) explains the keys.
+Published rows have the name of the paper's row and its results. [Settings](settings.md) explains
+the keys.
 """
 
 

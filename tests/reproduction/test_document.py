@@ -93,6 +93,14 @@ def medians(variant, there, column):
     return float(np.median([trial.curve[column][-1] for trial in there[variant.key]]))
 
 
+def test_the_readme_leads_to_it():
+    text = (ROOT / "README.md").read_text()
+    assert "(docs/results/reproduction.md)" in text
+    places = re.findall(r"\]\(docs/results/([^)#]+)#?([^)]*)\)", text)
+    assert all((ROOT / "docs" / "results" / file).exists() for file, _ in places)
+    assert all(anchor in anchors(WRITTEN[file]) for file, anchor in places if anchor)
+
+
 def test_the_command_table_has_the_numbers_of_the_page(there):
     """`stragglers table reproduction/results`: medians and trials of every published row."""
     trials = [trial for some in there.values() for trial in some]

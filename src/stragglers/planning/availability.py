@@ -2,7 +2,7 @@
 
     online   t, modulo the cycle, is in one of a client's intervals [begin, end)
     stays    seconds from t until the client goes offline: 0 if it is now, infinite if never
-    takes    seconds from t until the client has worked for so long, online
+    takes    seconds from t until the client has worked online for a given time
 
 The clients of a group are online once a cycle, for the same number of hours. The beginning differs
 from client to client by a normal draw that each client keeps:
@@ -250,7 +250,7 @@ def takes(
     now: float,
     work: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Seconds until each client, which is online now, has worked for so long."""
+    """Seconds until each client, online now, has done its seconds of work."""
     stay = stays(given, clients, now)
     paused = (work > stay) & (work < np.inf)
     if not paused.any():

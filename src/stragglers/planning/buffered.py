@@ -7,7 +7,7 @@
     version      (reports before start) // size
 
 or, where busy or offline clients are skipped, once enough are idle (client_pool.py). With a
-`client_timeout`, a client times out so long after its start: it is replaced as if it had reported,
+`client_timeout`, a client times out that long after its start: it is replaced as if it reported,
 and its place in the buffer stays empty. Three steps make the table:
 
     refill   who starts when, and in which order reports and time-outs arrive

@@ -1,7 +1,7 @@
 """CIFAR-100's two-level Dirichlet partition, from labels alone (Reddi et al., 2021, appendix C).
 
     p ~ Dir(0.1) over the coarse classes,  q[c] ~ Dir(10) over the fine labels of each
-    image after image:  c ~ p,  f ~ q[c],  an image of label f that nobody has yet
+    image after image:  c ~ p,  f ~ q[c],  an image of label f that is not dealt yet
 
 A fine label that has run out leaves its q, an emptied coarse class leaves p, and both are
 renormalised. Fine label f belongs to coarse class f // 5 here: with labels alone, only how they

@@ -35,7 +35,7 @@ AT_ONCE = 64  # draws at least: a call costs more than the draws
 
 
 class Pool:
-    """Clients of a fleet: when each is idle again, and what becomes of those that start."""
+    """Clients of a fleet: when each is idle again, and what becomes of each dispatch."""
 
     def __init__(self, fleet: DrawnFleet, seed: int, busy: Busy) -> None:
         self.latency, self.faults, self.online = fleet.latency, fleet.faults, fleet.online

@@ -9,8 +9,8 @@
     Percentiles          a table of percentiles, log-normal between and beyond them
 
 `sampler(description)` checks the parameters once and returns z -> values. As every distribution is
-a function of z, any two can be correlated. SciPy is loaded by those that need Phi; the log-normal
-model of the paper is NumPy alone.
+a function of z, any two can be correlated. Only distributions that need
+Phi load SciPy; the paper's log-normal model needs NumPy alone.
 """
 
 import math
@@ -239,7 +239,7 @@ def percentiles(table: Mapping[str, float]) -> Sampler:
     """Interpolates between published percentiles, such as {"50": 26, "95": 180}.
 
     Between two percentiles the logarithm is linear in z, as if each piece were log-normal; the
-    outermost pieces go on beyond the table. A single percentile is a constant.
+    outermost pieces extend beyond the table. A single percentile is a constant.
     """
     try:
         pairs = sorted((float(level), float(v)) for level, v in table.items())

@@ -34,13 +34,13 @@ class Rounds(Settings, frozen=True, tag="over_selected", tag_field="kind"):
     cohort: Count | None = None  #: Clients that start in a round, B_t; by default `goal`.
     #: The cohort as a multiple of the goal, rounded up to whole clients.
     over_selection: Annotated[float, Meta(ge=1, le=1e6)] | None = None
-    #: [s] Late reports count until so long after their round opened: FeAST's tau_max.
+    #: [s] Late reports count for this long after their round opened: FeAST's tau_max.
     late_seconds: Annotated[float, Meta(ge=0)] | None = None
-    #: [rounds] Late reports count until so many rounds later: FARe-DUST's k.
+    #: [rounds] Late reports count for this many rounds: FARe-DUST's k.
     late_rounds: Count | None = None
     #: Reports that count against `updates`: those on time, or late ones as well.
     count: Literal["on_time", "all_returned"] = "on_time"
-    round_timeout: Positive | None = None  #: [s] A round closes after so long with what it has.
+    round_timeout: Positive | None = None  #: [s] A round closes after this with what it has.
     #: Fewest reports of a round that times out; with fewer it is abandoned. By default 1.
     minimum: Count | None = None
     time_limit: TimeLimit | None = None  #: Cap on the clients' training time.
@@ -79,7 +79,7 @@ class Buffer(Settings, frozen=True, tag="buffered", tag_field="kind"):
     #: When a client that reported is replaced: together with the others at the next server step
     #: (`at_update`), or by itself as soon as it reports (`at_once`).
     refill: Literal["at_update", "at_once"] = "at_update"
-    #: [s] A client that has not reported after so long is replaced, and its place in the buffer
+    #: [s] A client that has not reported by then is replaced, and its place in the buffer
     #: stays empty.
     client_timeout: Positive | None = None
     #: Fewest reports of a server step; with fewer it is abandoned. By default 1.
@@ -91,7 +91,7 @@ class Buffer(Settings, frozen=True, tag="buffered", tag_field="kind"):
 
     @property
     def group(self) -> int:
-        """Clients that start together to replace those that reported."""
+        """Clients that start together to replace clients that reported."""
         return self.size if self.refill == "at_update" else 1
 
     def dispatches(self, updates: int) -> int:

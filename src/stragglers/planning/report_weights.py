@@ -1,4 +1,4 @@
-"""How much a report counts: known before training, since all that it goes by is data.
+"""How much a report counts: known before training, because it depends on the schedule alone.
 
     weight = (1 or N) * s(tau) * (1 or 1 / local steps) * (1 or omega)
 
@@ -7,11 +7,11 @@
     omega    (1 + t) / (1 + its client's reports of earlier steps),   t server steps after the first
              that its client could be in
 
-Divided by local steps, reports are directions: whoever trains longer counts no more for it. Their
-mean is FedNova's (Wang et al., 2020), times the harmonic mean of local steps.
+Divided by local steps, reports are directions: a client that trains longer has no larger weight.
+Their mean is FedNova's (Wang et al., 2020), times the harmonic mean of local steps.
 
-omega makes up for whoever seldom takes part, as in FedAU (Wang and Ji, 2024), by an estimate that
-needs no cut-off: of a client that takes part with probability p its mean is
+omega raises the weight of clients that rarely participate, as in FedAU (Wang and Ji, 2024), by an
+estimate that needs no cut-off: for a client that participates with probability p, its mean is
 (1 - (1 - p) ** (1 + t)) / p.
 """
 
@@ -31,9 +31,9 @@ class Reports(NamedTuple):
 
     staleness: NDArray[np.integer]  # tau
     examples: NDArray[np.integer]  # N, of its client
-    local_steps: NDArray[np.integer]  # that its client made; below 0 if nobody knows
+    local_steps: NDArray[np.integer]  # of its client; below 0 if unknown
     step: NDArray[np.integer]  # t, of the server step that knows it first
-    before: NDArray[np.integer]  # its client's of earlier steps, with those that hold no numbers
+    before: NDArray[np.integer]  # its client's reports of earlier steps, non-finite ones included
 
 
 Weigh = Callable[[Reports], NDArray[np.float64]]
@@ -57,7 +57,7 @@ def report_weights(
     if discount != "none":
         power = -0.5 if discount == "inverse_sqrt" else -exponent
         weight = weight * np.power(1.0 + reports.staleness, power, dtype=np.float64)
-    if local_steps == "normalised":  # whoever made none has no direction
+    if local_steps == "normalised":  # a client without local steps has no direction
         made = reports.local_steps.astype(float)
         if np.any(made < 0):
             raise BadInput(

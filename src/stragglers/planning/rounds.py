@@ -3,8 +3,8 @@
     opens[0] = 0,  closes[t] = opens[t] + (goal-th smallest latency),  opens[t+1] = closes[t]
 
 or later, once enough clients are idle, where busy or offline clients are skipped (client_pool.py).
-With a `round_timeout`, a round closes after so long with the reports it has. Reports that arrive
-later are late. They count
+A round that reaches its `round_timeout` closes with the reports it has. Reports that arrive later
+are late. They count
 
     late_seconds   until opens[t] + late_seconds          (FeAST's tau_max)
     late_rounds    until round t + late_rounds starts     (FARe-DUST's k)

@@ -72,7 +72,7 @@ def summarise(
 def waited(schedule: Schedule) -> float:
     """Seconds that groups wait for idle clients."""
     late = np.minimum(schedule.start, schedule.end) - schedule.asked
-    first = np.append(True, np.diff(schedule.start) > 0)  # of those that start together
+    first = np.append(True, np.diff(schedule.start) > 0)  # of the clients that start together
     return float(np.maximum(late[first], 0).sum())
 
 

@@ -10,7 +10,7 @@ A client's delta is added into a *bucket* as soon as it is trained, in the order
                         replaces; a report that is the client's last has none
 
 Every destination is known in advance, so a bucket is open from its first client to its step, and a
-few slots, reused, hold them all. Clients that nobody uses are left out: they are never trained.
+few slots, reused, hold them all. Clients whose report is never used are not trained.
 """
 
 from typing import NamedTuple
@@ -97,7 +97,7 @@ def rows_of(
     np.maximum.at(stalest, closes[~apart], (closes - version)[~apart])
     on_time_slot = np.full(steps, slots)
     on_time_slot[bucket_step[bucket_kind == 0]] = slot[bucket_kind == 0]
-    if settles in ("by_round", "replaced"):  # every step has one, also with nobody in it
+    if settles in ("by_round", "replaced"):  # each step settles, also without late reports
         late_step = np.arange(steps)
         late_slot, late_round = np.full(steps, slots), late_step
         late_slot[bucket_step[bucket_kind > 0]] = slot[bucket_kind > 0]
@@ -134,8 +134,9 @@ def _joined(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Where late reports join the next step: the step that knows each first, and that it is in.
 
-    Of reports of one moment late ones come first, as they started first; but those of the round
-    that closes then come after its last report on time. An abandoned step takes nobody along.
+    Late reports precede reports on time of the same moment, because their clients started first.
+    Late reports of the round that closes at that moment follow its last report on time. An
+    abandoned step uses no late reports.
     """
     following = np.maximum(np.searchsorted(schedule.time, schedule.report), schedule.version + 1)
     known = np.where(late, following, schedule.step)

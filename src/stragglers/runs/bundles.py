@@ -1,12 +1,12 @@
-"""Which trials share a program, and which of these even a training.
+"""Which trials share a program, and which also share a training.
 
     seeds    of one experiment fill an accelerator together
     models   of experiments that differ in what their algorithm has aside, such as FeAST's kappa or
              the decay of an average, come from one training (algorithms/base.all_of)
 
-A bundle is a list of jobs for one program: seed after seed, of each the same models. What shares a
-checkpoint is a bundle already, and stays one. Seeds whose schedules turn out to be of different
-lengths, once their data is read, are trained apart all the same (workers.py).
+A bundle is a list of jobs for one program: seed after seed, each with the same models. Trials that
+share a checkpoint stay a bundle. Seeds whose schedules differ in length, once their data is
+read, are trained separately (workers.py).
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ MODELS = 32  # of one training at most: each takes about the room of two on the 
 
 
 def training(experiment: Experiment) -> str:
-    """Names what is trained on which data, but for the seed: equal for models of one training."""
+    """Names a training and its data, without the seed: equal for models of one training."""
     given = experiment.document
     core = {k: v for k, v in given.get("algorithm", {}).items() if k not in ASIDE}
     name = settings_hash({**given, "algorithm": core})
-    return f"{name} {given['task'].get('path', '')}"  # of which a hash is free
+    return f"{name} {given['task'].get('path', '')}"  # the hash ignores it
 
 
 def bundles(jobs: list[Job], together: int | None) -> list[Bundle]:
@@ -71,9 +71,9 @@ def _grouped(items: list[Item], key: Callable[[Item], object]) -> list[list[Item
 
 
 def _shared(jobs: list[Job]) -> list[Bundle]:
-    """Trials that have checkpoints in common, which are of use to them together alone.
+    """Trials that share checkpoints, which only all of them together can resume from.
 
-    Those that nobody asks for go on with the others, and lose nothing.
+    Trials of them that were not requested resume as well, and lose nothing.
     """
     by_folder, found = {job.folder: job for job in jobs}, []
     for folders in dict.fromkeys(tuple(checkpoint.bound(job.folder)) for job in jobs):

@@ -1,16 +1,16 @@
-"""Checkpoints: a run between two chunks, kept so that no end of the process loses much.
+"""Checkpoints: a run between two chunks on disk, so that no end of the process loses much.
 
     <folder of the run>/checkpoints/<step>-<digest>/
       state.safetensors  the engine's carry, and the model of each trial as it was last evaluated
       curve-0.jsonl ...  the curve of each trial, up to there
-      manifest.json      the step, the clock, each trial's counters, what must be equal to go on,
+      manifest.json      the step, the clock, each trial's counters, what must be equal to resume,
                          and the SHA-256 of every other file
 
-A name vouches for the manifest (its digest), the manifest for the rest, and the name appears last:
-a folder is whole, or was damaged, which shows. The curve inside replaces the one outside when a
-run goes on, so no point is repeated and none is missing. Trials of one program share the
-checkpoints in the folder of the first; together.json in each folder says whose they are, and they
-are of use for as long as all of these say the same. It names folders as seen from its own.
+The name has the digest of the manifest, the manifest has those of the other files, and the name
+appears last: a folder is whole, or its damage is detected. The curve inside replaces the one
+outside when a run resumes, so no point is repeated and none is missing. Trials of one program share
+the checkpoints in the folder of the first; together.json in each folder lists their folders,
+relative to its own, and the checkpoints are valid while all of these files agree.
 """
 
 import errno
@@ -39,13 +39,13 @@ KEEP = 2
 FOLDER, TOGETHER = "checkpoints", "together.json"
 MANIFEST, STATE = "manifest.json", "state.safetensors"
 NAME = re.compile(r"\d{10}-([0-9a-f]{16})")
-# What a disk says of files that it has lost; other errors may pass, or be somebody's permissions.
+# Errors of files that are lost; other errors may be temporary, or a matter of permissions.
 ROTTEN = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
-NEVER = ("format", "seeds", "devices")  # what no checkpoint can go on without, drift allowed or not
+NEVER = ("format", "seeds", "devices")  # must be equal to resume, drift allowed or not
 
 
 class Trace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What has become of a trial, besides its curve and its model."""
+    """The state of a trial, besides its curve and its model."""
 
     dropped: int
     trained: int
@@ -56,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step: int
     wall_s: float
     fingerprint: dict[str, Any]
-    facts: dict[str, Any]  # for whoever saves, and goes on
+    facts: dict[str, Any]  # for the run that resumes
     trials: list[Trace]
     files: dict[str, str]  # SHA-256 by name
 
@@ -95,7 +95,7 @@ def save(
 
 
 def newest(folder: Path) -> tuple[Found | None, list[str]]:
-    """The last checkpoint that is whole; those that are not are removed, with a line for each."""
+    """The last checkpoint that is whole; damaged ones are removed, with a line for each."""
     place, lines = folder / FOLDER, []
     files.remove_unfinished(place)
     for candidate in _all(place):
@@ -188,7 +188,7 @@ def bind(folders: Sequence[Path]) -> None:
 def bound(folder: Path) -> list[Path]:
     """The folders that share checkpoints with this one, in order; empty if there are none.
 
-    All of them must say so: whoever has trained otherwise since has left the others.
+    All of them must agree: a trial that was trained in another bundle since has left this one.
     """
     folders = _together(folder)
     agreed = all(_together(other) == folders for other in folders)

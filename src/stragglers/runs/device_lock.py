@@ -1,8 +1,8 @@
 """Processes that share an accelerator: all prepare side by side, one trains at a time.
 
-Compiling takes cores and up to a minute, training the whole device. So while one trains, the next
-reads its data and compiles. A turn is a lock on a file, which ends with its process, however that
-ends.
+Compiling takes cores and up to a minute; training takes the whole device. So while one process
+trains, the next reads its data and compiles. A turn is a lock on a file, which is released when its
+process ends, however it ends.
 """
 
 import time
@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 
 from stragglers._core import files, jax_env
 
-# Asked for again and again: a process that sleeps in flock hears a signal only if the system gives
+# Polled: a process that sleeps in flock hears a signal only if the system gives
 # it to the very thread that sleeps, and jax has others.
 POLL_S = 0.05
 Take = Callable[[], None]
@@ -21,7 +21,7 @@ Take = Callable[[], None]
 
 @contextmanager
 def shared() -> Iterator[str | None]:
-    """The file for the turns of an accelerator's processes; None where everybody may train."""
+    """The lock file of an accelerator's processes; None where all may train at once."""
     if not jax_env.on_accelerator():
         yield None
         return

@@ -25,7 +25,7 @@ class Shown:
         self.part: dict[str, float] = {}  # of each trial, what is done
 
     def expect(self, more: int) -> None:
-        """Trials that nobody asked for, but that go on with others."""
+        """Adds trials that were not requested but resume together with others."""
         self.bar.update(self.all, total=(self.bar.tasks[self.all].total or 0) + more)
 
     def update(self, label: str, done: float, now: str) -> None:

@@ -1,7 +1,7 @@
-"""Trials into their folders: prepare, claim, train, and keep what comes out as it comes.
+"""Trials into their folders: prepare, claim, train, and write results as they arrive.
 
-A folder is begun when everything is ready to train: until then it stays as it is found. One that
-has a checkpoint is begun with the curve of it, so that both are of the same moment.
+A folder is written once everything is ready to train; until then it stays as it was found. With a
+checkpoint, the folder starts with the curve of the checkpoint, so that both are of the same moment.
 """
 
 import math
@@ -205,7 +205,7 @@ def _last_checkpoint(
 
 
 def _fingerprint(trials: Sequence[Prepared], facts: dict[str, Any], start: Start) -> dict[str, Any]:
-    """What the bits of a result depend on: equal, or it is another run that would go on."""
+    """What the bits of a result depend on: a run resumes only if it is equal."""
     versions = {name: facts["versions"][name] for name in ("stragglers", "jax", "jaxlib")}
     experiment = trials[0].experiment
     return {

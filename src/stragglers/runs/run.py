@@ -1,4 +1,4 @@
-"""Experiments to their trials: those that are missing are trained, and all are read."""
+"""Experiments to their trials: missing trials are trained, and all are read."""
 
 import math
 import signal
@@ -49,8 +49,8 @@ def run(
         allow_drift: Whether checkpoints of other versions or devices are resumed.
 
     Returns:
-        The trials, those that were there included; some of a call that `minutes` ended are
-        `running`, or missing.
+        All trials, including existing ones. If `minutes` ended the call, some are `running` or
+        missing.
 
     Raises:
         BadInput: If settings contradict each other, data is missing or not that of the trials that

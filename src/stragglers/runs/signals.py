@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM as a wish: whoever trains sees it between two chunks and keeps where it is.
+"""SIGINT and SIGTERM as a stop request: training sees it between chunks and writes a checkpoint.
 
-The first signal is a wish. A second one finds the system's own handlers and ends the process at
-once, wherever it is; what was kept last is whole all the same.
+The first signal is a request. A second one meets the system's own handlers and ends the process at
+once, wherever it is; the last checkpoint is whole all the same.
 """
 
 import signal
@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal has ended what was going on; the command line exits with 128 + its number."""
+    """A signal ended the command; the command line exits with 128 + its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -22,10 +22,10 @@ class Interrupted(BaseException):
 
 
 class Wish:
-    """That training end soon."""
+    """A request to stop training soon."""
 
     def __init__(self) -> None:
-        self.number: int | None = None  # the signal that said so
+        self.number: int | None = None  # the signal that requested it
         self.pass_on: Callable[[], None] = lambda: None  # to other processes
         self._at_once = False
 
@@ -38,7 +38,7 @@ class Wish:
 
     @contextmanager
     def at_once(self) -> Iterator[Callable[[], None]]:
-        """A block that is not waited for, until it calls what it is given."""
+        """A block that a signal interrupts at once, until it calls the function it is given."""
 
         def now_wait() -> None:
             self._at_once = False

@@ -80,7 +80,7 @@ class Opened(NamedTuple):
 
 
 def opened(name: str, place: Path | None, assignments: Sequence[str]) -> Opened:
-    """A task with its data; if that is not there, which files to get and from whom."""
+    """A task with its data; if it is missing, which files to get and where from."""
     document = catalog.read(next(row for row in catalog.presets() if row.startswith(f"{name}/")))
     for assignment in assignments:
         path = documents.full_path(document, assignment.partition("=")[0].strip())

@@ -1,10 +1,11 @@
-"""Trials of experiments: those that are missing are trained, those that are there are not.
+"""Trials of experiments: missing trials are trained, existing ones are not repeated.
 
-    jobs_of      every trial that was asked for, and the folder that it belongs into
-    run_missing  trains those whose folder does not say that they are over
+    jobs_of      every requested trial, and its folder
+    run_missing  trains the trials whose folder is not finished
 
-With a deadline, trials that end in time, as far as others like them tell, come first. What is under
-way when it comes makes a checkpoint, as at a signal; the next run goes on from there.
+With a deadline, trials that are expected to finish in time come first, by the time that similar
+trials took. Trials that still run at the deadline write a checkpoint, as at a signal; the next run
+resumes from it.
 """
 
 import os
@@ -60,9 +61,9 @@ def jobs_of(by_name: dict[str, Experiment], trials: int, out: Path) -> list[Job]
 
 
 def missing(jobs: list[Job]) -> list[Job]:
-    """Those that are not over, good or bad; that another process is writing one is an error.
+    """Jobs that are neither finished nor diverged.
 
-    So is one that is over, but on other data than what is asked for.
+    Raises an error if another process writes a trial, or if a trial is over on other data.
     """
     wanted = [job for job in jobs if not records.is_over(job.folder)]
     _check_data([job for job in jobs if records.is_over(job.folder)])
@@ -149,7 +150,7 @@ def _run(
     deadline: float,
     wish: Wish,
 ) -> None:
-    """Keeps the workers busy for as long as there is time, and nobody wishes otherwise."""
+    """Keeps the workers busy until the deadline or a stop request."""
     running: dict[Future[Outcome], Bundle] = {}
 
     def late(bundle: Bundle) -> bool:
@@ -159,11 +160,11 @@ def _run(
 
     while True:
         while waiting and len(running) < at_once and time.time() < deadline and not wish.number:
-            bundle = min(waiting, key=late)  # the first of those that end in time, if any does
+            bundle = min(waiting, key=late)  # the first that ends in time, if any does
             waiting.remove(bundle)
             running[submit(bundle)] = bundle
         if wish.number:
-            wish.pass_on()  # also to whoever was being started when it came
+            wish.pass_on()  # also to workers that were starting when it came
         if not running:
             return
         done, _ = wait(running, return_when=FIRST_COMPLETED)

@@ -3,15 +3,15 @@
     grid        a TOML file of searches; each starts from the best of the one before
     search      settings with their values: all combinations, or as many as Optuna may propose
     objective   weight * straggler + (1 - weight) * total accuracy, at the end, median over trials:
-                the paper's is straggler accuracy (weight 1); it wishes for a balance;
-                matched ones are under the bias of simulator/prior_matching.py, which is fitted on
-                the validation half, too
-    validation  the half of the test examples that objectives are measured on; the best of many is
-                partly luck there, so what is to be reported of it comes from the other half
+                the paper uses straggler accuracy (weight 1) and would prefer a balance;
+                matched accuracies are under the bias of simulator/prior_matching.py, which is
+                fitted on the validation half, too
+    validation  the half of the test examples that objectives are measured on; the best of many
+                candidates is biased upwards there, so report values of the other half
 
 A candidate is an experiment like any other, with run folders of its own. So an interrupted search
-goes on where it was, and one that is asked for again trains nothing. A candidate of which a trial
-diverged has no value and is never chosen.
+resumes, and a repeated search trains nothing. A candidate with a diverged trial has no value and is
+never chosen.
 """
 
 import itertools
@@ -36,7 +36,7 @@ Train = Callable[[dict[str, Document]], list[list[Record]]]  # trials of each, b
 
 
 class Unfinished(Exception):
-    """The time is over before all trials are, and these are left; a later call goes on."""
+    """The time ran out before these trials finished; a later call resumes."""
 
     def __init__(self, left: list[str]) -> None:
         super().__init__(left)
@@ -95,7 +95,7 @@ class Objective(NamedTuple):
 
     @property
     def held_out(self) -> str:
-        """The same of those that nothing is chosen by."""
+        """The same on the half that no candidate is chosen by."""
         return "matched_" if self.matched else "held_out_"
 
     def of(self, trials: Sequence[Record]) -> float:
@@ -191,7 +191,7 @@ def checked_grid(document: Document, grid: list[Search]) -> list[Search]:
 
 
 def _check_independent(paths: dict[str, str]) -> None:
-    """Refuses names of one setting, and settings of which one takes the other away."""
+    """Rejects two names of one setting, and settings that exclude each other."""
     for one, other in itertools.combinations(paths, 2):
         both = {paths[one], paths[other]}
         if len(both) == 1 or both in overrides.ALTERNATIVES:
@@ -201,7 +201,7 @@ def _check_independent(paths: dict[str, str]) -> None:
 
 
 def _check_values(document: Document, path: str, values: list[Any]) -> None:
-    """Refuses values that are wrong, and those that are equal: they would share run folders."""
+    """Rejects wrong values, and equal values, which would share run folders."""
     seen: dict[str, Any] = {}
     for value in values:
         with about(f"{path} = {value}"):

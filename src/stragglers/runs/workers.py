@@ -1,4 +1,4 @@
-"""Where trials run: in this process, or in others beside it; on an accelerator these take turns.
+"""Where trials run: in this process or in worker processes, which take turns on an accelerator.
 
 Small models use one core each at best, so trials run in processes of their own (spawned: a fork
 after jax has started would hang), which share one cache of compiled programs. They end with this
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stragglers.simulator.prepare import Start
     from stragglers.simulator.trial_state import Result
 
-# A process with nothing to do waits so long to be dismissed, while others may keep where they are.
+# An idle worker waits this long to be dismissed, while others may write a checkpoint.
 PATIENCE_S = 10.0
 BEFORE = "stopped before it trained"
 
@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What trials tell whoever waits for them; the rest is in their folders."""
+    """What trials report to the process that started them; the rest is in their folders."""
 
     lines: list[str]  # one for each
     seconds: float | None  # of each seed, if all are finished, and so a measure for others
@@ -128,8 +128,8 @@ def beside(
         listener.join(1.0)
 
 
-# Queues until the end: the last to let go of one gives its locks back, and that shall be the main
-# thread, since Python's end stops those that read and write anywhere, also half-way through it.
+# Keeps queues until the process ends: the last thread to release a queue releases its locks. That
+# must be the main thread, because Python stops other threads anywhere when it exits.
 _kept: list[Any] = []
 
 

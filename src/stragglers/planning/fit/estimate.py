@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 MISFIT = 0.05  # that a log-normal is allowed
 CHANCE = 1.36  # over the root of the number of clients: Kolmogorov's, at 5 %
-# Percent. Beyond the last a table goes on as between the last two: far out, so that it is rare.
+# Percent. Beyond the last level a table extends as between the last two, so that level is far out.
 LEVELS = (1, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99)
 FINEST = 1e-3  # seconds; clocks of logs are no finer, and 0 has no logarithm
 SAME = 1e-3  # between logarithms: what differs less is constant, to the digits that are written
@@ -44,7 +44,7 @@ class Fit(NamedTuple):
     persistence: float | None  # None: cannot be told
     correlation: float | None
     drop_out: dict[str, float]  # by group
-    few: tuple[str, ...]  # groups of which three numbers were fitted and not five: totals.py
+    few: tuple[str, ...]  # groups fitted with three parameters instead of five: totals.py
 
 
 def fit(log: Log) -> Fit:
@@ -123,7 +123,7 @@ def _parts(log: Log, lines: NDArray[np.bool_]) -> dict[str, tuple[Factor, Seen |
 
 
 def _whole(log: Log, lines: NDArray[np.bool_]) -> dict[str, tuple[Factor, Seen | None]]:
-    """Overhead is what everybody needs then; what else does not go by examples, communication."""
+    """Overhead is the time that all clients need; other time without examples is communication."""
     client, examples = log.client[lines], log.examples[lines].astype(float)
     total = np.maximum(log.total[lines], FINEST)
     if _alike(examples):
@@ -150,7 +150,7 @@ def _alike(examples: NDArray[Any]) -> bool:
 
 
 def _is_few(log: Log, lines: NDArray[np.bool_]) -> bool:
-    """By clients, not reports: if they keep their luck, a hundred reports of ten are ten."""
+    """Counts clients: with persistent latency, a client's reports are one sample."""
     told = SUM in log.times and not _alike(log.examples[lines])
     return told and len(np.unique(log.client[lines])) < totals.ENOUGH
 

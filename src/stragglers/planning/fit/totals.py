@@ -119,7 +119,7 @@ def surprised(
         most = each.max(1)
         np.exp(np.subtract(each, most[:, None], out=each), out=each)
         mass, *moments = np.einsum("ij,kj->ki", each, np.stack([one, r, r**2, x, x**2]))
-        # Whoever trains on nothing has no y: its S is A.
+        # A client without examples has no y: its S is A.
         mean_r, mean_rr, mean_x, mean_xx = np.where(trains, moments / mass, 0.0)
         with_b = np.where(trains, most + np.log(mass) - log_sb, 0.0)
         gradient = [

@@ -322,7 +322,8 @@ def test_groups_that_wait_for_their_clients(policy, algorithm, hours, busy):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 
 
-def test_late_reports_that_come_during_a_step_that_is_abandoned():
+@pytest.mark.parametrize("algorithm", ["semi-async", "fadas, late ones join"])
+def test_late_reports_that_come_during_a_step_that_is_abandoned(algorithm):
     """They join the next one that is not, in all three; weighed as they came."""
     policy = Rounds(goal=2, cohort=3, late_rounds=K, round_timeout=4.0, minimum=2)
     table = [1.0, 2, 5, 1, 9, 9, 1, 1, 1] * 7
@@ -331,7 +332,7 @@ def test_late_reports_that_come_during_a_step_that_is_abandoned():
     assert np.any(reports[plan.step[plan.fate == Fate.LATE]] == 0)
     option = dict(weigh=dict(discount="inverse_sqrt", participation="corrected"), server=ADAM)
     with jax.enable_x64(True):
-        simulated, interpreted, referred = witnesses(policy, "semi-async", option, table=table)
+        simulated, interpreted, referred = witnesses(policy, algorithm, option, table=table)
     for other in (interpreted, referred):
         np.testing.assert_allclose(simulated, other, rtol=1e-10, atol=1e-10)
 

@@ -11,16 +11,19 @@ from typing import Any, NoReturn
 
 from stragglers._core.errors import BadInput, did_you_mean
 from stragglers._core.version import __version__
-from stragglers.cli import data, fit, list_presets, plan, results, run, tune
+from stragglers.cli import data, fit, list_presets, plan, results, run, tune, verify
 from stragglers.runs.signals import Interrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; bad input is one line on standard error and exit code 2."""
+    """Runs a command; bad input is one line on standard error and exit code 2.
+
+    A command that finds something wrong, such as damaged runs, returns its exit code.
+    """
     parser = _parser()
     try:
         options = parser.parse_args(arguments)
-        options.run(options)
+        code = options.run(options)
         sys.stdout.flush()
     except BadInput as error:
         print(f"stragglers: {error}", file=sys.stderr)
@@ -39,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as signal:
         print("stragglers: interrupted; the same command resumes", file=sys.stderr)
         return 128 + signal.number
-    return 0
+    return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (plan, fit, run, data, tune, results, list_presets):
+    for command in (plan, fit, run, data, tune, results, verify, list_presets):
         command.add(commands)
     return parser
 

@@ -8,11 +8,11 @@ A copy is named by what it holds. So a file that is named twice is copied once, 
 name do not meet, and a copy of a copy is the same.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from stragglers._core import seals
 from stragglers._core.errors import BadInput
 
 FILES = ("csv", "file")  # keys of settings
@@ -29,7 +29,7 @@ def digested(settings: dict[str, Any]) -> dict[str, Any]:
 
     def digest(name: str) -> str:
         content = _content(name)
-        return name if content is None else _digest(content)
+        return name if content is None else seals.digest(content)
 
     return _changed(settings, FILES, digest)
 
@@ -42,7 +42,7 @@ def copied(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
         content = _content(name)
         if content is None:
             return name
-        copy = f"copy-{_digest(content)[:12]}{Path(name).suffix}"
+        copy = f"copy-{seals.digest(content)[:12]}{Path(name).suffix}"
         copies[copy] = content
         return copy
 
@@ -56,10 +56,6 @@ def _content(name: str) -> bytes | None:
         return path.read_bytes() if path.is_file() else None
     except OSError as error:
         raise BadInput(f"{name}: cannot be read ({error.strerror})") from None
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _changed(document: Any, keys: Sequence[str], change: Callable[[str], str]) -> Any:

@@ -62,10 +62,11 @@ def jobs_of(by_name: dict[str, Experiment], trials: int, out: Path) -> list[Job]
 def missing(jobs: list[Job]) -> list[Job]:
     """Those that are not over, good or bad; that another process is writing one is an error.
 
-    So is one that is over, but on other data than what is asked for.
+    So is one that is over, but damaged, or on other data than what is asked for.
     """
-    wanted = [job for job in jobs if not records.is_over(job.folder)]
-    _check_data([job for job in jobs if records.is_over(job.folder)])
+    over = {job.folder for job in jobs if records.is_over(job.folder)}
+    wanted = [job for job in jobs if job.folder not in over]
+    _check_data([job for job in jobs if job.folder in over])
     for job in wanted:
         run_folder.check_free(job.folder)
     return wanted

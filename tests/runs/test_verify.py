@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from stragglers.runs import curve, records, run_folder, trials, verify
 from stragglers.runs.results import load_runs
 from tests.runs.test_records import NAME, evaluation, settings, written
 from tests.support import fabricate
+from tests.support.disk import Killed, failing
 from tests.system.test_boundaries import tmp_path as tmp_path  # in memory
 
 BEFORE = Path(__file__).parents[1] / "system" / "before"
@@ -152,6 +154,26 @@ def test_a_curve_that_rots_in_training_is_not_sealed(tmp_path):
         with pytest.raises(BadInput, match="not what was written during training. Run the command"):
             run_folder.finish(tmp_path, run, {}, {"status": "finished"})
     assert records.load(tmp_path).status == "running"
+
+
+def test_settings_are_never_beside_the_seal_of_others(tmp_path):
+    """A resumed run may write other settings: its process is killed at every call to the disk."""
+    calls, before, after = 1, settings(), settings(updates=5)
+    while True:
+        folder = tmp_path / str(calls)
+        with run_folder.claim(folder):
+            run_folder.begin(folder, before, {"name": NAME})
+            (folder / "model.safetensors").touch()  # of an end that was interrupted
+            with failing(calls, None) as disk, suppress(Killed):
+                run_folder.begin(folder, after, {"name": NAME})
+        if (folder / "run.json").exists():
+            assert verify.verified(folder).state == "running", calls
+        else:
+            assert trials.missing([job_of(tmp_path)._replace(folder=folder)])
+        if not disk.failed:
+            break
+        calls += 1
+    assert calls > 15 and records.load(folder).settings["updates"] == 5
 
 
 def job_of(folder):

@@ -128,7 +128,7 @@ def outcome(out: Path) -> dict[str, Any]:
     """All that a run has left, by name; clocks apart."""
     (path,) = out.rglob("run.json")
     run = json.loads(path.read_text())
-    for clock in ("started", "finished", "wall_s"):
+    for clock in ("started", "finished", "wall_s", "files", "seal"):  # of files with clocks
         del run[clock]
     lines = (path.parent / "curve.jsonl").read_text().splitlines()
     last = max((path.parent / "checkpoints").iterdir())
@@ -137,7 +137,7 @@ def outcome(out: Path) -> dict[str, Any]:
     found = result_table.tables(records.find([out]), options)
     return {
         "run.json": run,
-        "curve": [{**json.loads(line), "wall_s": 0} for line in lines],
+        "curve": [{**json.loads(line), "wall_s": 0, "check": ""} for line in lines],
         "weights": (path.parent / "model.safetensors").read_bytes(),
         "step": manifest["step"],
         "state": (last / "state.safetensors").read_bytes(),

@@ -473,7 +473,7 @@ MUTATIONS = [
     Mutation(
         "resume",
         "runs/checkpoint.py",
-        "if _digest(folder / name) != digest:",
+        "if seals.digest_of(folder / name) != digest:",
         "if False:",
         "damaged files are taken",
     ),
@@ -764,10 +764,10 @@ MUTATIONS = [
         "copies",
         "runs/run_folder.py",
         "        write(path.with_name(name), content)\n"
-        "    write(path, toml_files.dumps(settings).encode())\n",
+        "    text = toml_files.dumps(settings).encode()\n",
         "        write(path, toml_files.dumps(settings).encode())\n"
         "        write(path.with_name(name), content)\n"
-        "    write(path, toml_files.dumps(settings).encode())\n",
+        "    text = toml_files.dumps(settings).encode()\n",
         "settings may name a copy that is not there yet",
     ),
     Mutation(
@@ -1305,5 +1305,55 @@ MUTATIONS = [
         "            memory=memory,\n",
         "            memory={},\n",
         "a server that goes on has forgotten its clients' reports",
+    ),
+    "a server that goes on has forgotten its clients' reports",
+    Mutation(
+        "seals",
+        "_core/seals.py",
+        "    return content == _with_seal(content[: -len(_with_seal(END))] + END)\n",
+        "    return b'\"seal\"' in content\n",
+        "any seal is whole",
+    ),
+    Mutation(
+        "seals",
+        "runs/run_json.py",
+        "    if not weights:\n",
+        "    if True:\n",
+        "damaged weights are whole",
+    ),
+    Mutation(
+        "seals",
+        "runs/records.py",
+        "    run_json.check_files(folder, run)\n    return True\n",
+        "    return True\n",
+        "a damaged trial counts as finished",
+    ),
+    Mutation(
+        "seals",
+        "runs/curve.py",
+        "    whole = list(filter(_is_checked, every)) if is_checked else every\n",
+        "    whole = every\n",
+        "lines of a growing curve are not checked",
+    ),
+    Mutation(
+        "seals",
+        "runs/run_folder.py",
+        "    if curves.is_damaged(curve):",
+        "    if not curve:",
+        "what was damaged in training is sealed",
+    ),
+    Mutation(
+        "seals",
+        "runs/run_folder.py",
+        "    if _are_others(folder / SETTINGS, settings):",
+        "    if not folder.exists():",
+        "settings lie beside the seal of others",
+    ),
+    Mutation(
+        "seals",
+        "runs/verify.py",
+        "    if settings_hash(record.document) != record.hash:",
+        "    if not record.hash:",
+        "damaged settings of older versions are sealed",
     ),
 ]

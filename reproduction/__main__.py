@@ -94,7 +94,9 @@ def keep(options: argparse.Namespace) -> None:
     there = {(key, trial.seed) for key, trials in found.items() for trial in trials}
     known = data.checksums(trial for trials in found.values() for trial in trials)
     kept = 0
-    for trial in records.find(options.folders):
+    trials = records.find(options.folders)
+    trials.say()
+    for trial in trials:
         key = rows.key_of(trial)
         if key not in wanted:
             why = "no row of the reproduction"

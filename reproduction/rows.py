@@ -190,6 +190,8 @@ def chosen(names: Sequence[str]) -> list[Variant]:
 def found() -> Found:
     by_key: Found = {}
     trials = records.find([RESULTS] if any(RESULTS.rglob("run.json")) else [])
+    if trials.damaged:  # a page without them would have other medians
+        raise BadInput(trials.damaged[0])
     data.checksums(trials)  # refuses other data
     for record in trials:
         by_key.setdefault(key_of(record), []).append(record)

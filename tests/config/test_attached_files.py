@@ -10,6 +10,7 @@ from stragglers._core.errors import BadInput
 from stragglers.config import attached_files, catalog, documents
 from stragglers.config.settings import settings_hash
 from stragglers.runs import records, run_folder
+from tests.support.fabricate import unsealed
 
 NAME = "glyphs/per-domain/feast"
 SAMPLES = "1\n2\n3\n"
@@ -102,6 +103,7 @@ def test_files_of_runs_from_before_copies_are_put_away_with_them(tmp_path, given
     for copy in names(tmp_path / "run"):
         (tmp_path / "run" / copy).unlink()
     (tmp_path / "run" / "settings.toml").write_text(toml_files.dumps(given))
+    unsealed(tmp_path / "run")
     kept = records.put_away(tmp_path / "run", tmp_path / "results")
     assert settings_hash(records.load(kept).document) == settings_hash(given)
     assert len(names(kept)) == 3

@@ -10,7 +10,7 @@ from stragglers.report import formats, result_table
 from stragglers.report.result_table import Options, Target
 from stragglers.report.statistics import Interval
 from stragglers.runs import records
-from tests.support.fabricate import demo, run_folder
+from tests.support.fabricate import changed, demo, run_folder
 from tests.support.injections import INJECTIONS
 
 EVERYTHING = Options(targets=(Target("total", 0.7),), reference="fedadam")
@@ -117,6 +117,7 @@ def test_a_thousand_runs_take_seconds(tmp_path):
             for name, content in contents.items():
                 fresh = content.replace('"seed": 0', f'"seed": {seed}')
                 (folder / name).write_text(fresh.replace("0123abcd", f"{experiment:08x}"))
+            changed(folder)
     began = time.process_time()
     text = written(tmp_path / "many", "text", Options())
     assert text.count("\n") > 100

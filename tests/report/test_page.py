@@ -8,7 +8,7 @@ import pytest
 
 from stragglers.report import page
 from stragglers.runs import records
-from tests.support.fabricate import demo, run_folder
+from tests.support.fabricate import changed, demo, run_folder
 from tests.support.injections import INJECTIONS
 
 
@@ -52,7 +52,7 @@ def hostile(root):
         run = json.loads((folder / "run.json").read_text())
         run["schedule"]["share"][text] = run["schedule"]["share"].pop("straggler")
         run["versions"][text] = text
-        (folder / "run.json").write_text(json.dumps(run))
+        changed(folder, **run)
         run_folder(root, f"good {text}", digest=f"{index:08x}")
     return root
 
@@ -171,8 +171,7 @@ def test_faults_are_shown_where_there_are_any(tmp_path):
     struck = {"faults": {"drop_out": 9, "nan": 1}, "dispatches": 150, "abandoned": 6}
     for record in records.find([tmp_path]):
         if record.name.endswith("feast"):
-            run = {**record.run, "schedule": {**record.run["schedule"], **struck}}
-            (record.folder / "run.json").write_text(json.dumps(run))
+            changed(record.folder, schedule={**record.run["schedule"], **struck})
     html = page.page(records.find([tmp_path]))
     assert "faults, of clients started" in html
     assert "<td>drop_out 6.0 %, nan 0.7 %, abandoned steps 5.0 %</td>" in html
@@ -196,6 +195,7 @@ def test_runs_that_have_only_begun_and_points_without_numbers(tmp_path):
     (folder / "curve.jsonl").write_text(
         re.sub(r'"straggler_accuracy": [^,]*', '"straggler_accuracy": null', curve, count=3)
     )
+    changed(folder)
     found = elements(page.page(records.find([tmp_path])))
     (section,) = json.loads(found.scripts[0])
     by_label = {one["label"]: one for one in section["experiments"]}

@@ -7,7 +7,7 @@ from stragglers._core.errors import BadInput
 from stragglers.report import result_table
 from stragglers.report.result_table import Options, Target
 from stragglers.runs import records
-from tests.support.fabricate import HEIGHTS, demo, run_folder
+from tests.support.fabricate import HEIGHTS, changed, demo, run_folder, unsealed
 
 
 def one_table(tmp_path, **options):
@@ -51,8 +51,7 @@ def test_unfinished_trials_are_left_out_and_said(tmp_path):
 def test_dropped_clients_anomalies_and_mixed_machines_are_said(tmp_path):
     run_folder(tmp_path, "emnist/per-domain/feast", dropped=1234)
     folder = run_folder(tmp_path, "emnist/per-domain/feast", 1)
-    run = (folder / "run.json").read_text()
-    (folder / "run.json").write_text(run.replace("0.10.2", "0.11.2"))
+    changed(folder, versions={"stragglers": "0.1.0", "python": "3.11.9", "jax": "0.11.2"})
     notes = "\n".join(one_table(tmp_path).notes)
     assert "feast: 1,234 clients dropped" in notes
     assert "feast: the paper's time: equals the published per-example time" in notes
@@ -63,8 +62,7 @@ def test_dropped_clients_anomalies_and_mixed_machines_are_said(tmp_path):
 def test_trials_on_other_data_are_a_row_of_their_own(tmp_path):
     for seed, checksum in ((0, "aaaa"), (0, "bbbb"), (1, "aaaa")):
         folder = run_folder(tmp_path / checksum, "emnist/per-domain/fedadam", seed)
-        run = json.loads((folder / "run.json").read_text()) | {"data": {"checksum": checksum}}
-        (folder / "run.json").write_text(json.dumps(run))
+        changed(folder, data={"checksum": checksum})
     table = one_table(tmp_path)
     rows = rows_by_label(table)
     assert {label: row.over for label, row in rows.items()} == {
@@ -80,12 +78,12 @@ def test_neither_where_data_lies_nor_how_trials_share_a_program_is_worth_a_note(
         run = json.loads((folder / "run.json").read_text())
         run["device"] |= {"trials_together": 1 + seed, "lanes": 5 * seed}
         run["data"] = {"checksum": "abc", "origin": f"in folder {seed}"}
-        (folder / "run.json").write_text(json.dumps(run))
+        changed(folder, **run)
     assert one_table(tmp_path).notes == ()
 
 
 def test_cut_curves_are_said(tmp_path):
-    folder = run_folder(tmp_path)
+    folder = unsealed(run_folder(tmp_path))
     curve = (folder / "curve.jsonl").read_text()
     (folder / "curve.jsonl").write_text(curve[:-30])
     run_folder(tmp_path, seed=1)
@@ -99,7 +97,7 @@ def test_cut_curves_are_said(tmp_path):
 
 
 def test_a_line_lost_on_the_way_costs_that_line_only(tmp_path):
-    folder = run_folder(tmp_path)
+    folder = unsealed(run_folder(tmp_path))
     lines = (folder / "curve.jsonl").read_text().splitlines(keepends=True)
     (folder / "curve.jsonl").write_text("".join([*lines[:4], lines[4][:20], *lines[6:]]))
     table = one_table(tmp_path)

@@ -1,5 +1,6 @@
 """The page is what its results say, and every part of it can be made again."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -269,8 +270,10 @@ def test_keep_takes_what_belongs_and_is_whole_once(there, tmp_path, monkeypatch,
     assert said.count("there already") == 1
     assert said.count("not whole") == said.count("no row of the reproduction") == 2
     (kept,) = (record for trials in rows.found().values() for record in trials)
-    for file in ("run.json", "settings.toml", "curve.jsonl.gz"):
+    for file in ("settings.toml", "curve.jsonl.gz"):
         assert (kept.folder / file).read_bytes() == (good / file).read_bytes()
+    then = json.loads((good / "run.json").read_text())
+    assert then.pop("format") == 1 and kept.is_sealed and then.items() <= kept.run.items()
     assert kept.folder == results / "emnist" / "per-domain" / "feast" / good.name
 
 

@@ -10,11 +10,13 @@ import time
 import numpy as np
 import pytest
 
+from stragglers._core import seals
 from stragglers._core.errors import BadInput
 from stragglers.config import catalog, documents
 from stragglers.config.settings import settings_hash
 from stragglers.runs import curve, records, run_folder
 from stragglers.runs.device_lock import turn
+from tests.support import fabricate
 
 NAME = "glyphs/per-domain/feast"
 
@@ -98,7 +100,7 @@ def test_numbers_that_are_not_finite_come_back_as_nan(tmp_path):
 
 @pytest.mark.parametrize("cut", [1, 7, 100])
 def test_a_curve_cut_in_mid_line_loses_that_line(tmp_path, cut):
-    curve = written(tmp_path) / "curve.jsonl"
+    curve = written(tmp_path, status="running") / "curve.jsonl"
     curve.write_bytes(curve.read_bytes()[: -1 - cut])
     record = records.load(curve.parent)
     assert record.curve["step"].tolist() == [0, 1]
@@ -107,7 +109,7 @@ def test_a_curve_cut_in_mid_line_loses_that_line(tmp_path, cut):
 
 
 def test_a_line_spoilt_in_the_middle_loses_that_line(tmp_path):
-    curve = written(tmp_path) / "curve.jsonl"
+    curve = written(tmp_path, status="running") / "curve.jsonl"
     first, _, last = curve.read_bytes().splitlines(keepends=True)
     curve.write_bytes(first + b"\xff\x00 {}\n" + last)
     record = records.load(curve.parent)
@@ -126,11 +128,12 @@ def test_an_accuracy_that_is_no_share_loses_its_line(tmp_path, accuracy):
 
 
 SPOILT = {
-    "{": "no run's",
-    "[]": "no run's",
-    '{"format": 1, "name": 3}': "no run's",
-    '{"format": 2}': "format 2, this version reads 1",
-    "{}": "format None",
+    "{": "run.json is no run's",
+    "[]": "run.json is no run's",
+    '{"format": 1, "name": 3}': "run.json is no run's",
+    '{"format": 2}': "run.json is not what was written",
+    "{}": "run.json is not what was written",
+    seals.sealed({"format": 3}).decode(): "format 3, this version reads 1 and 2",
 }
 
 
@@ -141,7 +144,7 @@ def test_a_spoilt_run_is_named(tmp_path, text):
     for read in (records.load, records.is_over, lambda folder: records.find([folder])):
         with pytest.raises(BadInput, match=re.escape(SPOILT[text])) as error:
             read(folder)
-        assert str(folder / "run.json") in str(error.value) and "\n" not in str(error.value)
+        assert str(error.value).startswith(str(folder)) and "\n" not in str(error.value)
 
 
 WRONG_FACTS = [
@@ -163,9 +166,10 @@ WRONG_FACTS = [
 @pytest.mark.parametrize("facts", WRONG_FACTS, ids=str)
 def test_facts_that_reports_could_not_use_are_named(tmp_path, facts):
     folder = written(tmp_path)
-    run = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(run | facts))
-    with pytest.raises(BadInput, match=rf"run\.json: no run's .*\$\.{next(iter(facts))}") as error:
+    fabricate.changed(folder, **facts)
+    with pytest.raises(
+        BadInput, match=rf"run\.json is no run's: .*\$\.{next(iter(facts))}"
+    ) as error:
         records.load(folder)
     assert "\n" not in str(error.value)
 
@@ -174,6 +178,9 @@ def test_facts_that_reports_could_not_use_are_named(tmp_path, facts):
 def test_a_missing_part_is_named(tmp_path, name):
     folder = written(tmp_path)
     (folder / name).unlink()
+    with pytest.raises(BadInput, match=f"damaged, {name} is missing. Delete the folder to train"):
+        records.load(folder)
+    fabricate.unsealed(folder)
     with pytest.raises(BadInput, match=f"{name}: cannot be read"):
         records.load(folder)
 
@@ -182,9 +189,12 @@ LATER = [name for name in curve.COLUMNS if name.startswith(curve.LATER)]
 
 
 def test_curves_from_before_the_test_examples_were_split_are_read(tmp_path):
-    folder = written(tmp_path)
+    folder = fabricate.unsealed(written(tmp_path))
     lines = map(json.loads, (folder / "curve.jsonl").read_text().splitlines())
-    old = [{name: value for name, value in line.items() if name not in LATER} for line in lines]
+    old = [
+        {name: value for name, value in line.items() if name not in (*LATER, "check")}
+        for line in lines
+    ]
     text = "".join(json.dumps(line) + "\n" for line in old)
     (folder / "curve.jsonl").write_text(text)
     record = records.load(folder)
@@ -202,7 +212,12 @@ def test_what_is_put_away_is_read_and_has_no_weights(tmp_path):
     names = {"curve.jsonl.gz", "run.json", "settings.toml"}
     assert {file.name for file in kept.iterdir()} == names
     before, after = records.load(folder), records.load(kept)
-    assert after.run == before.run and after.settings == before.settings
+    assert after.settings == before.settings and before.is_sealed and after.is_sealed
+    assert before.run["files"].keys() == {"settings.toml", "curve.jsonl", "model.safetensors"}
+    assert after.run["files"].keys() == {"settings.toml", "curve.jsonl.gz"}
+    for seal in ("files", "seal"):
+        del after.run[seal], before.run[seal]
+    assert after.run == before.run
     assert all((after.curve[name] == before.curve[name]).all() for name in curve.COLUMNS)
 
 
@@ -210,6 +225,7 @@ def test_the_place_of_the_data_is_not_put_away(tmp_path):
     folder = written(tmp_path / "runs")
     text = (folder / "settings.toml").read_text()
     (folder / "settings.toml").write_text(text.replace("[task]", '[task]\npath = "/secret"'))
+    fabricate.changed(folder)
     kept = records.put_away(folder, tmp_path / "results")
     assert records.load(folder).settings["task"]["path"] == "/secret"
     assert "secret" not in (kept / "settings.toml").read_text()
@@ -219,6 +235,9 @@ def test_the_place_of_the_data_is_not_put_away(tmp_path):
 def test_a_compressed_curve_that_is_damaged_is_named(tmp_path, spoil):
     curve = records.put_away(written(tmp_path), tmp_path / "results") / "curve.jsonl.gz"
     curve.write_bytes(spoil(curve.read_bytes()))
+    with pytest.raises(BadInput, match=r"damaged, curve\.jsonl\.gz is not what was written"):
+        records.load(curve.parent)
+    fabricate.unsealed(curve.parent)
     with pytest.raises(BadInput, match=r"curve\.jsonl\.gz: not a gzip file, or not all of it"):
         records.load(curve.parent)
 

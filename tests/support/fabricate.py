@@ -1,4 +1,4 @@
-"""Run folders made up: curves that rise, without training."""
+"""Run folders made up: curves that rise, without training; and changed, with a seal that holds."""
 
 import hashlib
 import json
@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stragglers._core import toml_files
+from stragglers._core import seals, toml_files
 from stragglers.config import catalog, documents
+from stragglers.runs.curve import checked
 
 
 def run_folder(
@@ -80,7 +81,7 @@ def run_folder(
     (folder / "curve.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     share = {"population": 0.235, "used": 0.118, "late": None, "unused": 0.61}
     run = {
-        "format": 1,
+        "format": 2,
         "name": name,
         "hash": digest,
         "seed": seed,
@@ -112,8 +113,42 @@ def run_folder(
             "population": "200 writers",
         },
     }
-    (folder / "run.json").write_text(json.dumps(run))
+    return sealed(folder, run)
+
+
+def sealed(folder: Path, run: dict[str, Any]) -> Path:
+    """As if all that is there had been written so; an unsealed run stays one."""
+    if run["format"] == 1:
+        (folder / "run.json").write_text(json.dumps(run))
+        return folder
+    names = ["settings.toml", *sorted(path.name for path in folder.glob("copy-*"))]
+    if run["status"] == "running":
+        _check_lines(folder / "curve.jsonl")
+    else:
+        ends = ("curve.jsonl", "curve.jsonl.gz", "model.safetensors")
+        names += [name for name in ends if (folder / name).exists()]
+    files = {name: seals.digest_of(folder / name) for name in names}
+    (folder / "run.json").write_bytes(seals.sealed({**run, "files": files}))
     return folder
+
+
+def changed(folder: Path, **changes: Any) -> Path:
+    """With other facts in its run.json, and whatever else has changed, sealed again."""
+    return sealed(folder, json.loads((folder / "run.json").read_text()) | changes)
+
+
+def unsealed(folder: Path) -> Path:
+    """As a version before 0.2.0 left it."""
+    run = json.loads((folder / "run.json").read_text())
+    del run["files"], run["seal"]
+    return sealed(folder, run | {"format": 1})
+
+
+def _check_lines(path: Path) -> None:
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(
+        b"".join(line + b"\n" if b'"check"' in line else checked(line) for line in lines)
+    )
 
 
 HEIGHTS = {

@@ -41,6 +41,7 @@ COMMANDS = {
 }
 OWN = '[algorithm]\nname = "own"\nfile = "{}"\nfunction = "halfway"\n'
 CLOCKS = ("started", "finished", "wall_s", "memory")
+SEALS = ("format", "files", "seal")  # which 0.1.0 did not have
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_a_result_that_was_put_away_is_read():
 def outcome(folder):
     """All of a run folder but clocks and versions, and its weights."""
     about = json.loads((folder / "run.json").read_text())
-    known = {key: value for key, value in about.items() if key not in (*CLOCKS, "versions")}
+    known = {key: value for key, value in about.items() if key not in (*CLOCKS, *SEALS, "versions")}
     lines = map(json.loads, (folder / "curve.jsonl").read_text().splitlines())
     curve = [{**line, "wall_s": 0} for line in lines]
     return known, curve, load_file(folder / "model.safetensors")
@@ -157,7 +158,7 @@ def test_interrupted_runs_come_to_the_end_that_they_would_have_had(name, tmp_pat
         assert set(prior_matching.NAMES) <= curve[-1].keys()
         for point, point_before in zip(curve, curve_before, strict=True):
             later = point.keys() - point_before.keys()
-            assert later <= set(prior_matching.NAMES)
+            assert later <= {*prior_matching.NAMES, "check"}
             close({name: point[name] for name in point_before}, point_before, exactly)
 
 

@@ -68,7 +68,7 @@ def record(folder: Path, chunks: int = STEPS, experiment=EXPERIMENT) -> list[str
     return [event.line for event in events if isinstance(event, recorder.Said)]
 
 
-CLOCKS = ("started", "finished", "wall_s")
+CLOCKS = ("started", "finished", "wall_s", "seal")
 
 
 @every_way_to_fail

@@ -136,6 +136,7 @@ COMMANDS = [
     "data glyphs --figure glyphs.png",
     f"run glyphs/per-domain/fedavg {TINY} --set threads=1 --trials 2 --processes 2",
     f"tune glyphs/per-domain/fedavg --grid grid.toml {TINY} --set threads=1",
+    "verify runs",
     "table runs",
     "report runs --figures figures",
     "export runs --to tensorboard",

@@ -22,16 +22,20 @@ from stragglers.cli import (
     results,
     run,
     tune,
+    verify,
 )
 from stragglers.runs.signals import Interrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; bad input is one line on standard error and exit code 2."""
+    """Runs a command; bad input is one line on standard error and exit code 2.
+
+    A command that finds something wrong, such as damaged runs, returns its exit code.
+    """
     parser, options = _parser(), argparse.Namespace(traceback=False)
     try:
         options = parser.parse_args(arguments)
-        options.run(options)
+        code = options.run(options)
         sys.stdout.flush()
     except BadInput as error:
         if options.traceback:
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as signal:
         print("stragglers: interrupted; the same command resumes", file=sys.stderr)
         return 128 + signal.number
-    return 0
+    return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"stragglers {__version__}")
     completion.add(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (new, plan, fit, run, data, tune, results, list_presets):
+    for command in (new, plan, fit, run, data, tune, results, verify, list_presets):
         command.add(commands)
     return parser
 

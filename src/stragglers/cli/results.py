@@ -83,7 +83,9 @@ def table(options: argparse.Namespace) -> None:
         best=options.best,
         matched=options.matched,
     )
-    found = result_table.tables(records.find(options.runs), chosen)
+    read = records.find(options.runs)
+    read.say()
+    found = result_table.tables(read, chosen)
     print(formats.FORMATS["json" if options.json else options.format](found, chosen), end="")
 
 
@@ -95,6 +97,7 @@ def report(options: argparse.Namespace) -> None:
     from stragglers.runs import records
 
     found = records.find(options.runs)
+    found.say()
     page.save(found, page_path)
     written = [page_path]
     if folder:
@@ -143,6 +146,7 @@ def export(options: argparse.Namespace) -> None:
     from stragglers.runs import records
 
     found = records.find(options.runs)
+    found.say()
     new, going = exports.export(found, options.to, output_folder(options.out))
     if options.json:
         print(common.json({"runs": len(found), "new": new, "unfinished": going}))

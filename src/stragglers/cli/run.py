@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> None:
     jobs = list({job.folder: job for job in reversed(every)}.values())[::-1]
     left = train(jobs, options.processes, terms, options.together)
     found = [records.load(job.folder) for job in jobs if records.is_over(job.folder)]
+    records.say_unsealed(found)
     picture, about_all = folder / "accuracy.png", folder / "report.html"
     if found:
         figures.save(figures.accuracy_figure(found), picture)
@@ -86,7 +87,10 @@ def _all_in(folder: Path, found: list[Any]) -> list[Any]:
     from stragglers.runs import records
 
     try:
-        return records.find([folder])
+        every = records.find([folder])
+        for line in every.damaged:
+            print(f"stragglers: {line}", file=sys.stderr)
+        return every
     except BadInput as error:
         print(f"stragglers: the page is about these runs alone: {error}", file=sys.stderr)
         return found

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stragglers._core import toml_files
+from stragglers._core import seals, toml_files
 from stragglers._core.errors import BadInput, about, check_type, did_you_mean
 from stragglers.config import attached_files
 from stragglers.config.documents import completed, settings_from
@@ -48,6 +48,8 @@ def read(name: str) -> Document:
         source = _folder() / f"{name}.toml"
     else:
         raise BadInput(_no_preset(name, set(known)))
+    if isinstance(source, Path) and source.name == "settings.toml":
+        _check_sealed(source)
     document = toml_files.read(source, name)
     return attached_files.beside(document, source.parent) if isinstance(source, Path) else document
 
@@ -159,8 +161,23 @@ def _no_preset(name: str, known: set[str]) -> str:
     return f"no preset {name!r}; `stragglers list` names them, a file's name ends in .toml"
 
 
-class _Named(msgspec.Struct):
+class _Run(msgspec.Struct):
     name: str
+    files: dict[str, str] = {}
+
+
+def _check_sealed(file: Path) -> None:
+    """The settings of a run are those that it was trained with."""
+    try:
+        run = msgspec.json.decode(file.with_name("run.json").read_bytes(), type=_Run)
+    except (OSError, ValueError):  # no run.json, or not one of ours
+        return
+    read = {n: then for n, then in run.files.items() if n == file.name or n.startswith("copy-")}
+    if what := seals.changed(file.parent, read):
+        raise BadInput(
+            f"{file.parent}: damaged, {what}. To change the settings of a run, copy the file to "
+            "another folder and change the copy."
+        )
 
 
 def name_of(file: str | Path) -> str:
@@ -170,7 +187,7 @@ def name_of(file: str | Path) -> str:
     if file.name != "settings.toml":
         return own
     try:
-        run = msgspec.json.decode(file.with_name("run.json").read_bytes(), type=_Named)
+        run = msgspec.json.decode(file.with_name("run.json").read_bytes(), type=_Run)
     except (OSError, ValueError):  # no run.json, or not one of ours
         return own
     return _safe(Path(run.name).parts) or own

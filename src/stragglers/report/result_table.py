@@ -13,7 +13,7 @@ from stragglers._core.errors import BadInput
 from stragglers.report import grouping, statistics
 from stragglers.report.grouping import Experiment, Section, plain
 from stragglers.report.statistics import GROUPS, Interval, Pairs, Reached, Summary
-from stragglers.runs.records import Record
+from stragglers.runs.records import Found, Record
 
 # NaN of tasks without straggler classes, and of older runs: see simulator/prior_matching.py.
 MATCHED = ("matched_straggler_accuracy", "matched_total_accuracy")
@@ -77,7 +77,8 @@ def tables(records: Iterable[Record], options: Options = USUAL) -> list[Table]:
     found = grouping.sections(records)
     if options.reference is not None:
         grouping.check_reference(found, options.reference)
-    return [_table(section, options) for section in found]
+    left_out = records.damaged if isinstance(records, Found) else ()
+    return [_table(section, options, left_out) for section in found]
 
 
 def parsed_target(text: str) -> Target:
@@ -95,13 +96,13 @@ def parsed_target(text: str) -> Target:
     return Target(group, accuracy)
 
 
-def _table(section: Section, options: Options) -> Table:
+def _table(section: Section, options: Options, left_out: Iterable[str]) -> Table:
     reference = None
     if options.reference is not None:
         reference = grouping.chosen(section, options.reference)
     rows = [_row(experiment, reference, options) for experiment in section.experiments]
     rows.sort(key=_by_straggler_accuracy)
-    notes = list(_notes(rows))
+    notes = [*map(plain, left_out), *_notes(rows)]
     if len({trial.data for e in section.experiments for trial in e.trials}) > 1:
         notes.append("not all runs were made with the same data")
     if options.reference is not None and reference is None:

@@ -13,8 +13,6 @@ the checkpoints in the folder of the first; together.json in each folder lists t
 relative to its own, and the checkpoints are valid while all of these files agree.
 """
 
-import errno
-import hashlib
 import os
 import re
 import shutil
@@ -25,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from stragglers._core import files
+from stragglers._core import files, seals
 from stragglers._core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -39,8 +37,6 @@ KEEP = 2
 FOLDER, TOGETHER = "checkpoints", "together.json"
 MANIFEST, STATE = "manifest.json", "state.safetensors"
 NAME = re.compile(r"\d{10}-([0-9a-f]{16})")
-# Errors of files that are lost; other errors may be temporary, or a matter of permissions.
-ROTTEN = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
 NEVER = ("format", "seeds", "devices")  # must be equal to resume, drift allowed or not
 
 
@@ -83,10 +79,10 @@ def save(
         for trial, curve in enumerate(curves):
             (place / _curve(trial)).write_bytes(curve)
         traces = [Trace(state.dropped, state.trained, state.diverged) for state in snapshot.trials]
-        digests = {path.name: _digest(path) for path in sorted(place.iterdir())}
+        digests = {path.name: seals.digest_of(path) for path in sorted(place.iterdir())}
         manifest = Manifest(snapshot.step, snapshot.wall_s, fingerprint, facts, traces, digests)
         (place / MANIFEST).write_bytes(msgspec.json.encode(manifest))
-        return f"{snapshot.step:010}-{_digest(place / MANIFEST)[:16]}"
+        return f"{snapshot.step:010}-{seals.digest_of(place / MANIFEST)[:16]}"
 
     place = folder / FOLDER
     files.write_folder(place, fill)
@@ -231,18 +227,18 @@ def _opened(folder: Path) -> Found:
         raise _Damaged("not a name of one")
     try:
         text = (folder / MANIFEST).read_bytes()
-        if not hashlib.sha256(text).hexdigest().startswith(named[1]):
+        if not seals.digest(text).startswith(named[1]):
             raise _Damaged(f"{MANIFEST} is not what was written")
         manifest = msgspec.json.decode(text, type=Manifest)
         there = {path.name for path in folder.iterdir()}
         for name in sorted(there ^ {MANIFEST, *manifest.files}):
             raise _Damaged(f"{name} {'does not belong to it' if name in there else 'is missing'}")
         for name, digest in manifest.files.items():
-            if _digest(folder / name) != digest:
+            if seals.digest_of(folder / name) != digest:
                 raise _Damaged(f"{name} is not what was written")
         curves = [(folder / _curve(trial)).read_bytes() for trial in range(len(manifest.trials))]
     except OSError as error:
-        if error.errno not in ROTTEN:  # it may be whole, and is nothing to remove
+        if error.errno not in seals.ROTTEN:  # it may be whole, and is nothing to remove
             raise BadInput(f"{folder}: cannot be read ({error.strerror})") from None
         raise _Damaged(error.strerror) from None
     except msgspec.MsgspecError as error:  # written by another version
@@ -274,11 +270,6 @@ def _write_state(snapshot: "Snapshot", path: Path) -> None:
         save_file(arrays, path)
     except SafetensorError as error:  # its word for a full disk
         raise OSError(str(error)) from None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _curve(trial: int) -> str:

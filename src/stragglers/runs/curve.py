@@ -1,4 +1,8 @@
-"""The curve of a trial: one JSON object for each evaluation, and the columns that they have."""
+"""The curve of a trial: one JSON object for each evaluation, and the columns that they have.
+
+A line is on the disk before anything vouches for it, so it ends with a checksum of its own:
+`"check"` is the CRC-32 of the object without it.
+"""
 
 import gzip
 import zlib
@@ -11,6 +15,8 @@ from numpy.typing import NDArray
 
 from stragglers._core.errors import BadInput
 
+NAME = "curve.jsonl"
+PUT_AWAY = "curve.jsonl.gz"
 COLUMNS: dict[str, type] = {
     "step": int,
     "time_s": float,
@@ -52,6 +58,25 @@ def line(evaluation: dict[str, Any]) -> bytes:
     return msgspec.json.encode(known) + b"\n"
 
 
+def checked(line: bytes) -> bytes:
+    """A line with its checksum, and with the end of the line."""
+    return line[:-1] + f',"check":"{zlib.crc32(line):08x}"}}\n'.encode()
+
+
+CHECK = len(checked(b"}"))
+
+
+def is_damaged(curve: bytes) -> bool:
+    """Whether a line is not what was written; a last one that was cut is no damage."""
+    *lines, last = curve.split(b"\n")
+    lines += [last] if b"}" in last else []
+    return not all(map(_is_checked, lines))
+
+
+def _is_checked(line: bytes) -> bool:
+    return line + b"\n" == checked(line[: 1 - CHECK] + b"}")
+
+
 def evaluations(curve: bytes) -> list[dict[str, Any]]:
     """The points of a curve that is whole; what was not finite is NaN."""
     points = map(msgspec.structs.asdict, _DECODER.decode_lines(curve))
@@ -75,23 +100,23 @@ _Line = msgspec.defstruct("_Line", [_field(name, kind) for name, kind in COLUMNS
 _DECODER = msgspec.json.Decoder(_Line)
 
 
-def read(folder: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    path = folder / "curve.jsonl"
-    put_away = path.with_name("curve.jsonl.gz")
-    if not path.exists() and put_away.exists():
-        path = put_away
+def read(path: Path, is_checked: bool = False) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """The columns, and a warning of lines that were left out; of checked ones any that changed."""
     try:
-        lines = path.read_bytes() if path is not put_away else gzip.decompress(path.read_bytes())
+        lines = path.read_bytes()
+        lines = gzip.decompress(lines) if path.name == PUT_AWAY else lines
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: not a gzip file, or not all of it ({error})") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
     warnings = []
+    every = lines.splitlines()
+    whole = list(filter(_is_checked, every)) if is_checked else every
     try:
-        points = _DECODER.decode_lines(lines)
+        points = _DECODER.decode_lines(b"\n".join(whole))
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        points = [point for line in lines.splitlines() for point in _line(line)]
-        lost = len(lines.splitlines()) - len(points)
+        points = [point for line in whole for point in _line(line)]
+    if lost := len(every) - len(points):
         warnings = [f"{path}: {lost} of {lost + len(points)} lines cannot be read, left out"]
     table = list(zip(*map(msgspec.structs.astuple, points), strict=True)) or [()] * len(COLUMNS)
     kinds = zip(COLUMNS.items(), table, strict=True)

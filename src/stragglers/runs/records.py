@@ -1,8 +1,13 @@
-"""Run folders, read: a `Record` of each, and `put_away`, which keeps what a result needs of it."""
+"""Run folders, read: a `Record` of each, and `put_away`, which keeps what a result needs of it.
+
+A folder that is not what was written is damaged: it is named, left out, and never trained over.
+The weights are large and in no table; `verify.py` reads them, too.
+"""
 
 import gzip
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,11 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stragglers._core import files, tables, toml_files
+from stragglers._core import files, seals, tables, toml_files
 from stragglers._core.errors import BadInput
+from stragglers._core.seals import Damaged
 from stragglers.config import attached_files
 from stragglers.runs import curve as curves
-from stragglers.runs import run_folder
+from stragglers.runs import run_folder, run_json
 from stragglers.runs.curve import COLUMNS
 
 
@@ -59,6 +65,11 @@ class Record(NamedTuple):
         return str((self.run.get("data") or {}).get("checksum", "unknown"))
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether damage to its files would show; not in folders of versions before 0.2.0."""
+        return self.run["format"] != run_folder.UNSEALED
+
+    @property
     def is_cut(self) -> bool:
         """Whether it is finished, but its curve has lost its end, and so its final values."""
         steps = (self.run.get("schedule") or {}).get("server_steps", 0)
@@ -76,28 +87,68 @@ class Record(NamedTuple):
         return float(self.curve[key][self.best_point if best else -1])
 
 
-def find(paths: Iterable[str | Path]) -> list[Record]:
-    """All runs in these folders and below, in one order, each once."""
+class Found(list[Record]):
+    """The runs below some folders, and a line for each that is damaged and was left out."""
+
+    def __init__(self, records: Iterable[Record] = (), damaged: Iterable[str] = ()) -> None:
+        super().__init__(records)
+        self.damaged = tuple(damaged)
+
+    def say(self) -> None:
+        """Names what is damaged, and says how many are unsealed, on standard error."""
+        for line in self.damaged:
+            print(f"stragglers: {line}", file=sys.stderr)
+        say_unsealed(self)
+
+
+def say_unsealed(found: Iterable[Record]) -> None:
+    """Once for all of them, on standard error."""
+    sealed = [record.is_sealed for record in found]
+    if not all(sealed):
+        print(
+            f"stragglers: {sealed.count(False)} of {len(sealed)} runs are unsealed (of a version "
+            "before 0.2.0): damage to them would not show; `stragglers verify --seal` seals them",
+            file=sys.stderr,
+        )
+
+
+def find(paths: Iterable[str | Path]) -> Found:
+    """All runs in these folders and below, in one order, each once; without damaged ones."""
+    found, damaged = [], []
+    for folder in folders_in(paths):
+        try:
+            found.append(load(folder))
+        except Damaged as error:
+            damaged.append(f"left out: {error}")
+    if damaged and not found:
+        more = f" (and {len(damaged) - 1} more damaged runs)" if len(damaged) > 1 else ""
+        raise Damaged(damaged[0].removeprefix("left out: ") + more)
+    found.sort(key=lambda r: (r.name, r.hash, r.seed, str(r.folder)))
+    return Found(found, sorted(damaged))
+
+
+def folders_in(paths: Iterable[str | Path]) -> list[Path]:
+    """All run folders in these folders and below, each once."""
     folders: dict[Path, Path] = {}
     for path in map(Path, paths):
-        below = [Path(place) for place, _, names in os.walk(path) if "run.json" in names]
+        below = [Path(at) for at, inside, names in os.walk(path) if run_json.is_run(inside + names)]
         if not below:
             what = "no runs in it or below" if path.is_dir() else "no such folder"
             what = "a file, expected a folder of runs" if path.is_file() else what
             raise BadInput(f"{path}: {what}; `stragglers run` writes runs, by default into runs/")
         folders |= {folder.resolve(): folder for folder in below}
-    records = map(load, folders.values())
-    return sorted(records, key=lambda r: (r.name, r.hash, r.seed, str(r.folder)))
+    return list(folders.values())
 
 
 def load(folder: str | Path) -> Record:
-    """Reads a run folder; a line of its curve that was cut costs that line only."""
+    """Reads a run folder; a line of a curve that is being written costs that line only."""
     folder = Path(folder)
-    run = _run(folder)
+    run = run_json.read(folder)
     if run is None:
         raise BadInput(f"{folder}: not a run, it has no run.json")
-    head = msgspec.convert(run, _Head)
-    curve, warnings = curves.read(folder)
+    run_json.check_files(folder, run)
+    head = msgspec.convert(run, run_json.Head)
+    curve, warnings = curves.read(*_curve_of(folder, head))
     record = Record(
         folder,
         head.name,
@@ -105,7 +156,7 @@ def load(folder: str | Path) -> Record:
         head.seed,
         head.status,
         head.diverged,
-        _settings(folder / "settings.toml"),
+        _settings(folder),
         curve,
         run,
         warnings,
@@ -117,10 +168,11 @@ def load(folder: str | Path) -> Record:
 
 def origin(folder: Path) -> tuple[str, dict[str, Any]]:
     """A run's name and settings, whatever has become of its curve."""
-    run = _run(folder)
+    run = run_json.read(folder)
     if run is None:
         raise BadInput(f"{folder}: not a run, it has no run.json")
-    settings = _settings(folder / "settings.toml")
+    run_json.check_files(folder, run)
+    settings = _settings(folder)
     return run["name"], attached_files.beside(settings, folder, attached_files.FILES)
 
 
@@ -133,66 +185,38 @@ def as_json(record: Record) -> dict[str, Any]:
 
 def is_over(folder: Path) -> bool:
     """Whether a run is there and came to its end, good or bad."""
-    run = _run(folder)
-    return run is not None and run["status"] != "running"
+    run = run_json.read(folder)
+    if run is None or run["status"] == "running":  # resumed, it is written anew
+        return False
+    run_json.check_files(folder, run)
+    return True
 
 
 def files_digest(folder: Path) -> str | None:
     """Names the files that a trial has its data from (`build.data_digest`), if it says so."""
-    run = _run(folder)
+    run = run_json.read(folder)
     return ((run or {}).get("data") or {}).get("files")
 
 
 def seconds(folder: Path) -> float | None:
     """How long a trial took, if it is finished: of a program's time, its share."""
-    run = _run(folder)
+    run = run_json.read(folder)
     if not run or run["status"] != "finished" or run.get("wall_s") is None:
         return None
     return run["wall_s"] / (run.get("device") or {}).get("trials_together", 1)
 
 
-class _Schedule(msgspec.Struct):
-    """What reports take from the numbers of a run's plan."""
-
-    server_steps: int = 0
-    time_s: float = np.nan
-    share: dict[str, dict[str, float | None]] = {}
-    faults: dict[str, float] = {}
-    staleness: dict[str, float | None] = {}
-    device_s: dict[str, float | None] = {}
+def _curve_of(folder: Path, head: run_json.Head) -> tuple[Path, bool]:
+    """Its file, and whether its lines have checksums, on which alone a trial that trains relies."""
+    if head.format == run_folder.UNSEALED:
+        there = (folder / curves.NAME).exists() or not (folder / curves.PUT_AWAY).exists()
+        return folder / (curves.NAME if there else curves.PUT_AWAY), False
+    is_put_away = curves.PUT_AWAY in head.files
+    return folder / (curves.PUT_AWAY if is_put_away else curves.NAME), head.status == "running"
 
 
-class _Head(msgspec.Struct):
-    name: str
-    hash: str
-    seed: int
-    status: Literal["running", "finished", "diverged"]
-    diverged: str | None = None
-    schedule: _Schedule | None = None
-    versions: dict[str, Any] | None = None
-    device: dict[str, Any] | None = None
-    data: dict[str, Any] | None = None
-    drift: list[str] = []
-    dropped: int | None = None
-
-
-def _run(folder: Path) -> dict[str, Any] | None:
-    path = folder / "run.json"
-    try:
-        run = msgspec.json.decode(path.read_bytes(), type=dict)
-        if run.get("format") == run_folder.FORMAT:
-            msgspec.convert(run, _Head)
-            return run
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: no run's ({error}); delete its folder, or repair it") from None
-    raise BadInput(f"{path}: format {run.get('format')!r}, this version reads {run_folder.FORMAT}")
-
-
-def _settings(path: Path) -> dict[str, Any]:
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / run_folder.SETTINGS
     # Resolved, they are longer than what their author wrote.
     return toml_files.read(path, str(path), longest=float("inf"))
 
@@ -205,8 +229,10 @@ def put_away(folder: Path, out: Path) -> Path:
     settings["task"].pop("path", None)
     with files.told(there):
         there.mkdir(parents=True, exist_ok=True)
-    curve = b"".join(map(curves.line, as_json(record)["curve"]))
-    run_folder.write_settings(there / "settings.toml", settings)
-    run_folder.write(there / "curve.jsonl.gz", gzip.compress(curve, mtime=0))
-    run_folder.write(there / "run.json", run_folder.pretty(record.run))
+    curve = gzip.compress(b"".join(map(curves.line, as_json(record)["curve"])), mtime=0)
+    written = run_folder.write_settings(there / run_folder.SETTINGS, settings)
+    run_folder.write(there / curves.PUT_AWAY, curve)
+    written[curves.PUT_AWAY] = seals.digest(curve)
+    run = {**record.run, "format": run_folder.FORMAT, "files": written}
+    run_folder.write(there / run_folder.RUN, seals.sealed(run))
     return there

@@ -28,6 +28,8 @@ class Runs(tuple[Record, ...]):
         [('glyphs/per-domain/fedadam', 0, 'finished')]
     """
 
+    damaged: tuple[str, ...] = ()  # a line for each folder that was left out
+
     def to_pandas(self) -> Any:
         """A row for each trial: its final values, and its settings as columns, by their paths.
 
@@ -61,6 +63,7 @@ class Runs(tuple[Record, ...]):
 
     def _parts(self) -> Iterator[str | tables.Block]:
         yield f"{len(self)} trial{'s' if len(self) != 1 else ''}"
+        yield from self.damaged
         final = {"straggler": "straggler_accuracy", "total": "total_accuracy"}
         columns = {name: ([getattr(one, name) for one in self], "") for name in HEAD}
         for name, key in final.items():
@@ -80,10 +83,12 @@ def load_runs(*folders: str | Path) -> Runs:
 
     Returns:
         The trials, in the order of their names and seeds. `to_pandas` has a row for each trial and
-        `curves` a row for each evaluation.
+        `curves` a row for each evaluation. Damaged folders are left out: standard error and
+        `damaged` have a line for each.
 
     Raises:
-        BadInput: If there is no such folder, no trial in it, or one that cannot be read.
+        BadInput: If there is no such folder, no trial in it that is whole, or one that cannot be
+            read.
 
     Example:
         >>> import stragglers as st
@@ -93,4 +98,8 @@ def load_runs(*folders: str | Path) -> Runs:
     """
     for folder in folders:
         check_type("folder", folder, (str, Path), "a folder of runs")
-    return Runs(records.find(folders))
+    found = records.find(folders)
+    found.say()
+    runs = Runs(found)
+    runs.damaged = found.damaged
+    return runs

@@ -54,7 +54,7 @@ def run(
 
     Raises:
         BadInput: If settings contradict each other, data is missing or not that of the trials that
-            are there, or another process writes one of the folders.
+            are there, one of the folders is damaged, or another process writes it.
         KeyboardInterrupt: After Ctrl-C, when a last checkpoint is written.
 
     Example:
@@ -83,7 +83,9 @@ def run(
         ) from None
     if left:
         print(f"{len(left)} of {len(jobs)} trials are left; the same call resumes", file=sys.stderr)
-    return Runs(records.load(job.folder) for job in jobs if (job.folder / "run.json").exists())
+    runs = Runs(records.load(job.folder) for job in jobs if (job.folder / "run.json").exists())
+    records.say_unsealed(runs)
+    return runs
 
 
 def _listed(experiments: Sequence[Experiment]) -> list[Experiment]:

@@ -5,14 +5,16 @@
       copy-*             copies of the files that it names, if any; folders of code in several files
       curve.jsonl        one line for each evaluation, on the disk as soon as it is known
                          (curve.jsonl.gz in a result that was put away, without its weights)
-      run.json           what it is, on what it ran, and its status: running, finished, diverged
+      run.json           what it is, on what it ran, its status (running, finished, diverged), the
+                         SHA-256 of the files above, of those below at the end, and its own
       model.safetensors  at the end: "w/...", the weights, and "model/...", what is evaluated
       checkpoints/       until the end: see checkpoint.py
       lock               held by the process that writes, as long as it lives
 
 The hash is of all settings but the seed that can change a result, so equal experiments share a
 name and a trial that is there needs no repetition. run.json comes last, when a run starts and when
-it ends: a folder with it is whole. JSON has no NaN and no infinity; both are null.
+it ends: a folder with it is whole, or was damaged, which shows (`_core/seals.py`). Until the end,
+each line of the curve has a checksum. JSON has no NaN and no infinity; both are null.
 """
 
 import os
@@ -24,13 +26,15 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from stragglers._core import files, toml_files
+from stragglers._core import files, seals, toml_files
 from stragglers._core.errors import BadInput
 from stragglers.config import attached_files
 from stragglers.config.settings import Experiment, settings_hash
 from stragglers.runs import curve as curves
 
-FORMAT = 1
+FORMAT = 2
+UNSEALED = 1  # of versions before 0.2.0: without `files` and `seal`
+RUN, SETTINGS, MODEL = "run.json", "settings.toml", "model.safetensors"
 
 
 def folder_of(out: Path, name: str, experiment: Experiment) -> Path:
@@ -66,6 +70,11 @@ def begin(
     folder: Path, settings: dict[str, Any], facts: dict[str, Any], curve: bytes = b""
 ) -> dict[str, Any]:
     """Starts a run in a claimed folder, with what its curve has; the run.json is for `finish`."""
+    files.remove_unfinished(folder)
+    if _are_others(folder / SETTINGS, settings):  # for which the run.json there does not vouch
+        with files.told(folder / RUN):
+            for name in (MODEL, RUN):
+                (folder / name).unlink(missing_ok=True)
     run = {
         "format": FORMAT,
         **facts,
@@ -73,29 +82,39 @@ def begin(
         "seed": settings["seed"],
         "status": "running",
         "diverged": None,
+        "files": write_settings(folder / SETTINGS, settings),
     }
-    files.remove_unfinished(folder)
-    write_settings(folder / "settings.toml", settings)
-    write(folder / "curve.jsonl", curve)
-    write(folder / "run.json", pretty(run))
+    write(folder / curves.NAME, b"".join(map(curves.checked, curve.splitlines())))
+    write(folder / RUN, seals.sealed(run))
     return run
 
 
-def write_settings(path: Path, settings: dict[str, Any]) -> None:
-    """With copies of the files that they name, first: settings without them are none."""
+def _are_others(path: Path, settings: dict[str, Any]) -> bool:
+    named, _ = attached_files.copied(settings)
+    with files.told(path):
+        return path.exists() and path.read_bytes() != toml_files.dumps(named).encode()
+
+
+def write_settings(path: Path, settings: dict[str, Any]) -> dict[str, str]:
+    """With copies of the files that they name, first: settings without them are none.
+
+    Returns the SHA-256 of each file.
+    """
     settings, copies = attached_files.copied(settings)
     for name, content in copies.items():
         if not (copy := path.parent / name).parent.is_dir():
             files.make_folder(copy.parent)
         write(copy, content)
-    write(path, toml_files.dumps(settings).encode())
+    text = toml_files.dumps(settings).encode()
+    write(path, text)
+    return {name: seals.digest(content) for name, content in {**copies, path.name: text}.items()}
 
 
 def append(folder: Path, evaluation: dict[str, Any]) -> None:
     """Adds a point to the curve."""
-    path = folder / "curve.jsonl"
+    path = folder / curves.NAME
     with files.told(path), path.open("ab") as curve:
-        curve.write(curves.line(evaluation))
+        curve.write(curves.checked(curves.line(evaluation)[:-1]))
         curve.flush()
         os.fsync(curve.fileno())
 
@@ -107,8 +126,17 @@ def finish(
     from safetensors.numpy import save
 
     metadata = {key: str(run[key]) for key in ("name", "hash", "seed")}
-    write(folder / "model.safetensors", _in_order(save(arrays, metadata)))
-    write(folder / "run.json", pretty({**run, **facts}))
+    model = _in_order(save(arrays, metadata))
+    with files.told(folder):
+        curve = (folder / curves.NAME).read_bytes()
+    if curves.is_damaged(curve):  # which a seal would hide
+        raise BadInput(
+            f"{folder / curves.NAME}: not what was written during training. Run the command again: "
+            "the trial resumes from its last checkpoint."
+        )
+    write(folder / MODEL, model)
+    ended = {curves.NAME: seals.digest(curve), MODEL: seals.digest(model)}
+    write(folder / RUN, seals.sealed({**run, **facts, "files": run["files"] | ended}))
 
 
 def _in_order(weights: bytes) -> bytes:
@@ -123,7 +151,3 @@ def _in_order(weights: bytes) -> bytes:
 
 def write(path: Path, content: bytes) -> None:
     files.write(path, lambda temporary: Path(temporary).write_bytes(content))
-
-
-def pretty(document: dict[str, Any]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

@@ -63,10 +63,12 @@ def jobs_of(by_name: dict[str, Experiment], trials: int, out: Path) -> list[Job]
 def missing(jobs: list[Job]) -> list[Job]:
     """Jobs that are neither finished nor diverged.
 
-    Raises an error if another process writes a trial, or if a trial is over on other data.
+    Raises an error if another process writes a trial, or if a trial is over, but damaged or on other
+    data.
     """
-    wanted = [job for job in jobs if not records.is_over(job.folder)]
-    _check_data([job for job in jobs if records.is_over(job.folder)])
+    over = {job.folder for job in jobs if records.is_over(job.folder)}
+    wanted = [job for job in jobs if job.folder not in over]
+    _check_data([job for job in jobs if job.folder in over])
     for job in wanted:
         run_folder.check_free(job.folder)
     return wanted

@@ -1306,7 +1306,6 @@ MUTATIONS = [
         "            memory={},\n",
         "a server that goes on has forgotten its clients' reports",
     ),
-    "a server that goes on has forgotten its clients' reports",
     Mutation(
         "seals",
         "_core/seals.py",

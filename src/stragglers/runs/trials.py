@@ -63,8 +63,8 @@ def jobs_of(by_name: dict[str, Experiment], trials: int, out: Path) -> list[Job]
 def missing(jobs: list[Job]) -> list[Job]:
     """Jobs that are neither finished nor diverged.
 
-    Raises an error if another process writes a trial, or if a trial is over, but damaged or on other
-    data.
+    Raises an error if another process writes a trial, or if a trial is over, but damaged or trained
+    on other data.
     """
     over = {job.folder for job in jobs if records.is_over(job.folder)}
     wanted = [job for job in jobs if job.folder not in over]

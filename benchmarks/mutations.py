@@ -763,11 +763,9 @@ MUTATIONS = [
     Mutation(
         "copies",
         "runs/run_folder.py",
-        "        write(path.with_name(name), content)\n"
-        "    text = toml_files.dumps(settings).encode()\n",
+        "        write(copy, content)\n    text = toml_files.dumps(settings).encode()\n",
         "        write(path, toml_files.dumps(settings).encode())\n"
-        "        write(path.with_name(name), content)\n"
-        "    text = toml_files.dumps(settings).encode()\n",
+        "        write(copy, content)\n    text = toml_files.dumps(settings).encode()\n",
         "settings may name a copy that is not there yet",
     ),
     Mutation(

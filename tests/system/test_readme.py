@@ -35,7 +35,7 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "log.csv").write_text("\n".join([header, *lines, "c0,new,5,,,"]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("stragglers.runs.trials.run_missing", lambda jobs, *_, **__: jobs)
-    monkeypatch.setattr("stragglers.config.task_files.prepare_data", lambda task: None)
+    monkeypatch.setattr("stragglers.config.task_files.prepare_data", lambda *given: None)
 
 
 @pytest.mark.usefixtures("workplace")

@@ -93,7 +93,7 @@ def data_of(given, monkeypatch, *arguments, preset="emnist/per-domain/fedadam"):
     """The folder that `run` would read."""
     seen = []
 
-    def stop(task):
+    def stop(task, threads):
         seen.append(task.path)
         raise BadInput("enough")
 

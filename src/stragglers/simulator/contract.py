@@ -99,11 +99,15 @@ def _check_algorithm(algorithm: Algorithm, params: Params) -> None:
     number = jax.ShapeDtypeStruct((), jnp.int32)
     weight = jax.ShapeDtypeStruct((), jnp.result_type(*jax.tree.leaves(params)))
     reports = Sum(params, weight, number)  # pyright: ignore[reportArgumentType]
+    told = reports._replace(
+        staleness=number if algorithm.staleness else None,
+        replaced=params if algorithm.settles == "replaced" else None,
+    )
     state = _traced("algorithm: init(params)", "a State", algorithm.init, params)
     if not isinstance(state, State):
         raise BadInput("algorithm: init(params) returned no State. Return st.State(core, aside).")
     stepped = _traced(
-        "algorithm: step(state, on_time)", "(state, opened)", algorithm.step, state, reports
+        "algorithm: step(state, on_time)", "(state, opened)", algorithm.step, state, told
     )
     if not isinstance(stepped, tuple) or isinstance(stepped, State) or len(stepped) != 2:
         raise BadInput(

@@ -53,6 +53,7 @@ CLIENT = {
     "proximal": 0.01,
     "last_batch": "keep",
 }
+UNWEIGHTED = ("ca2fl", "fedvarp", "mifa")  # algorithms without weights of reports
 NAMES = ["../../x.toml", "a\nb.toml", "\x1b[31mred.toml", "\u202egnp.toml", "ä ö.toml", "'\".toml"]
 
 
@@ -87,6 +88,8 @@ def cases(count: int, seed: int) -> Iterator[Case]:
 
 def enriched(document: Document) -> Document:
     document = {**MORE, **document}
+    if document.get("algorithm", {}).get("name") in UNWEIGHTED:
+        del document["aggregation"]
     document["schedule"] = {**SCHEDULE, **document["schedule"]}
     document["client"] = {**CLIENT, **document.get("client", {})}
     documents.settings_from(document)  # still a valid one

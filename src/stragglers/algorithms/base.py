@@ -28,14 +28,18 @@ Open = Any
 class State(NamedTuple):
     """A server between two steps.
 
+    Attributes:
+        core: All that clients and later steps depend on: weights, the optimizer's state, a history.
+        aside: Models made on the way that feed nothing back, such as an average.
+
     Example:
         >>> import stragglers as st
         >>> st.State(core={"w": 0.0}).aside is None
         True
     """
 
-    core: Any  # w, the optimizer's state, a history: all that clients and later steps depend on
-    aside: Any = None  # models made on the way: an average, FeAST's auxiliary one
+    core: Any
+    aside: Any = None
 
 
 class Sum(NamedTuple):
@@ -74,8 +78,32 @@ class Download(NamedTuple):
 class Algorithm(NamedTuple):
     """A server: pure functions of sums of reports, closed over their hyper-parameters.
 
-    An algorithm says what clients start from, who teaches them and what the server does with
-    reports. When things happen is not its business: the schedule has decided that already.
+    An algorithm says what clients start from, which model teaches them and what the server does
+    with reports. When things happen is the schedule's business::
+
+        init(params) -> state
+        step(state, on_time) -> (state, opened)          a server step on the reports on time
+        settle(state, opened, late, round) -> state      the late reports of one round
+
+    Attributes:
+        init: The state before training, a `State`.
+        step: Takes the `Sum` of the reports on time, which may be empty. Returns the new state and
+            what `settle` will need of this step; None if nothing.
+        settle: Adds the `Sum` of late reports. `opened` is what `step` returned with
+            `settles="by_round"`, else None; `round` is the round that they started in. Not called
+            with `settles` of "never", "next_step" or "replaced".
+        model: The weights that are evaluated, such as an average.
+        params: The weights that the next clients start from.
+        teach: The model that a starting client is distilled towards; None for the model it starts
+            from.
+        others: More models of the same training (`st.all_of`).
+        settles: What becomes of late reports: "never" used; "next_step", they join its sum;
+            "at_arrival", settled after the step during which they arrive; "by_round", settled once
+            for each round; "replaced", not used, but `Sum.replaced` is what each client reported
+            before.
+        teachers: Rounds that may teach a client. With 0 and `settles="at_arrival"`, every late
+            report of the schedule settles.
+        staleness: Whether `Sum.staleness` is the largest staleness of the step's reports.
 
     Example:
         Another algorithm is often one of the package's with another step:
@@ -92,17 +120,15 @@ class Algorithm(NamedTuple):
     """
 
     init: Callable[[Params], State]
-    step: Callable[[State, Sum], tuple[State, Open]]  # on the reports that are on time
-    settle: Callable[[State, Open, Sum, jax.Array], State]  # on late reports of a round
-    model: Callable[[State], Params]  # what is evaluated
-    params: Callable[[State], Params]  # w, what the next client starts from
-    teach: Callable[[State, Starting], Params] | None = None  # its teacher; default that model
-    others: tuple[Callable[[State], Params], ...] = ()  # more models of one training: `all_of`
-    settles: Settles = "never"  # what becomes of late reports
-    # Rounds that may teach a client, and whose late reports settle at arrival; 0: it keeps no
-    # history, and every report that the schedule calls late is settled.
+    step: Callable[[State, Sum], tuple[State, Open]]
+    settle: Callable[[State, Open, Sum, jax.Array], State]
+    model: Callable[[State], Params]
+    params: Callable[[State], Params]
+    teach: Callable[[State, Starting], Params] | None = None
+    others: tuple[Callable[[State], Params], ...] = ()
+    settles: Settles = "never"
     teachers: int = 0
-    staleness: bool = False  # whether `step` is told the largest staleness of its reports
+    staleness: bool = False
 
 
 By = Literal["weight", "count", "sum"]
@@ -116,6 +142,11 @@ def check_server(server: optax.GradientTransformation) -> None:
 
 class Mean(NamedTuple):
     """How a `Sum` becomes a gradient: divided by its weights, by its count, or not at all.
+
+    An empty sum gives zeros.
+
+    Attributes:
+        by: "weight", "count" or "sum".
 
     Example:
         >>> import optax
@@ -144,7 +175,7 @@ def plus(a: Sum, b: Sum) -> Sum:
 
 
 def moves(total: Sum) -> jax.Array:
-    """Whether anything moves by it: not by nobody's reports, nor by reports that weigh nothing."""
+    """Whether a step is made: not without reports, nor by reports whose weights are all zero."""
     return total.weight > 0
 
 

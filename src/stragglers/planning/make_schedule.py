@@ -22,7 +22,8 @@ def schedule(
     Args:
         fleet: Clients, latency, faults and availability.
         policy: `Rounds` or `Buffer`.
-        updates: Budget in client updates; the schedule has as many whole server steps as fit.
+        updates: Budget in client updates: a schedule has `updates // goal` rounds, or
+            `updates // size` server steps of a buffer. Steps that time out have fewer reports.
         seed: Seed of all that is drawn: sizes, hours, latency, faults and the selection of clients.
         epochs: Local passes over a client's examples; training time is proportional to them.
 

@@ -39,6 +39,13 @@ CHUNK = 1 << 20  # dispatches that are drawn or walked together: bounds memory, 
 class Fate(IntEnum):
     """What becomes of a dispatched client's report.
 
+    Attributes:
+        ON_TIME: It is in the server step that it was meant for.
+        LATE: It arrives after its round closed, but within the limit for late reports.
+        UNUSED: It arrives after that limit, or there is none.
+        IN_FLIGHT: It has not arrived when training ends.
+        LOST: It never arrives: the client dropped out, crashed or went offline.
+
     Example:
         >>> import stragglers as st
         >>> fleet = st.Fleet(st.clients(100, examples=st.Constant(50)), st.PER_EXAMPLE)
@@ -47,11 +54,11 @@ class Fate(IntEnum):
         20
     """
 
-    ON_TIME = 0  # in the server step that it was meant for
-    LATE = 1  # after its round closed, but within the limit for late reports
-    UNUSED = 2  # after the limit for late reports, or without one
-    IN_FLIGHT = 3  # not decided when the schedule ends
-    LOST = 4  # it never arrives: the client dropped out, crashed or went offline
+    ON_TIME = 0
+    LATE = 1
+    UNUSED = 2
+    IN_FLIGHT = 3
+    LOST = 4
 
 
 class Schedule(NamedTuple):

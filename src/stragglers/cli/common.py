@@ -16,7 +16,6 @@ import msgspec
 
 from stragglers._core import memory_limits
 from stragglers._core.errors import BadInput, about
-from stragglers.config import catalog, documents, overrides
 from stragglers.runs.checkpoint import EVERY_MINUTES
 
 if TYPE_CHECKING:
@@ -137,6 +136,8 @@ def document(source: str, options: argparse.Namespace) -> dict[str, Any]:
 
     It is checked, unless values are swept, with each of which it is another document.
     """
+    from stragglers.config import catalog, documents
+
     document = catalog.read(source)
     with about(source):
         if options.reading:
@@ -158,6 +159,8 @@ def swept(
     sweep: Sequence[str], document: dict[str, Any]
 ) -> Iterator[tuple[Chosen, dict[str, Any]]]:
     """A document with each combination of the values that are swept; itself, if none are."""
+    from stragglers.config import documents, overrides
+
     axes = []
     for assignment, values in zip(sweep, _values(sweep), strict=True):
         path = documents.full_path(document, assignment.partition("=")[0].strip())

@@ -3,8 +3,6 @@
 import argparse
 from typing import Any
 
-from stragglers.config import catalog
-
 SHELLS = ("bash", "zsh")
 
 # What a PRESET may be: a preset, or a file.
@@ -41,6 +39,8 @@ class _Print(argparse.Action):
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     import shtab
+
+    from stragglers.config import catalog
 
     completed: dict[str, Any] = {
         "PRESET": dict.fromkeys(SHELLS, "_stragglers_presets"),

@@ -3,8 +3,6 @@
 import argparse
 
 from stragglers.cli import common
-from stragglers.config import catalog
-from stragglers.report import console
 
 
 def add(commands: common.Commands) -> None:
@@ -13,6 +11,9 @@ def add(commands: common.Commands) -> None:
 
 def list_presets(options: argparse.Namespace) -> None:
     """Prints a line for each preset: its task, latency and algorithm, and what it is."""
+    from stragglers.config import catalog
+    from stragglers.report import console
+
     rows = [catalog.listed(name) for name in catalog.presets()]
     if options.json:
         print(common.json({"presets": [row._asdict() for row in rows]}))

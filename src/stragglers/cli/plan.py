@@ -7,7 +7,6 @@ from typing import Any
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import checked_path
 from stragglers.cli import common
-from stragglers.config import documents
 
 DEFAULT_PRESET = "fleet"
 
@@ -32,6 +31,8 @@ def add(commands: common.Commands) -> None:
 
 def plan(options: argparse.Namespace) -> None:
     """Prints a plan's numbers, or a table of several plans."""
+    from stragglers.config import documents
+
     document = common.document(options.preset, options)
     if options.sweep:
         if options.figure:
@@ -76,6 +77,8 @@ def _swept(sweep: Sequence[str], document: dict[str, Any]) -> list[dict[str, Any
     A combination without a plan has the reason instead; that none has one is a mistake, and so is
     a value that is not one of its setting.
     """
+    from stragglers.config import documents
+
     each = []
     for chosen, swept in common.swept(sweep, document):
         with about(common.as_sets(chosen)):

@@ -4,14 +4,15 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stragglers._core.errors import BadInput
 from stragglers._core.files import checked_path, output_folder
 from stragglers.cli import common
-from stragglers.config import documents
-from stragglers.config.settings import Experiment
-from stragglers.planning.population import Population
+
+if TYPE_CHECKING:
+    from stragglers.config.settings import Experiment
+    from stragglers.planning.population import Population
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 SINKS = ("tensorboard", "wandb")
@@ -110,6 +111,7 @@ def report(options: argparse.Namespace) -> None:
 
 def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     """Everything that can be drawn of some runs; plans are made again from their settings."""
+    from stragglers.config import documents
     from stragglers.report import figures, figures_plan
     from stragglers.report.plans import summarised
 
@@ -131,7 +133,7 @@ def _figures(found: list[Any], folder: Path, suffix: str) -> list[Path]:
     return paths
 
 
-def _clients(experiment: Experiment) -> Population | None:
+def _clients(experiment: "Experiment") -> "Population | None":
     """The clients of the data that a run was made with, if its settings say where that lies."""
     if getattr(experiment.task, "path", None) is None:
         return None

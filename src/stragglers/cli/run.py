@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import output_folder
 from stragglers.cli import common
-from stragglers.config import catalog, documents
 
 if TYPE_CHECKING:
     from stragglers.config.settings import Experiment
@@ -100,7 +99,7 @@ def _experiments(
     options: argparse.Namespace, trials: int
 ) -> list[tuple[str, common.Chosen, "Experiment"]]:
     """Names, what a sweep has chosen, and experiments; mistakes are found before any training."""
-    from stragglers.config import checks, task_files
+    from stragglers.config import catalog, checks, documents, task_files
 
     demo = [f"glyphs/per-domain/{row}" for row in DEMO]
     sources, twice = catalog.expand(options.presets or demo)

@@ -6,7 +6,6 @@ import math
 from stragglers._core.errors import BadInput, about
 from stragglers._core.files import output_folder
 from stragglers.cli import common
-from stragglers.config import catalog, documents
 
 
 def add(commands: common.Commands) -> None:
@@ -30,7 +29,7 @@ def add(commands: common.Commands) -> None:
 
 def tune(options: argparse.Namespace) -> None:
     """Searches for the best settings of a preset; leaves a preset and a page about all of them."""
-    from stragglers.config import checks, settings
+    from stragglers.config import catalog, checks, documents, settings
     from stragglers.report import console_results, page
     from stragglers.runs import run_folder
     from stragglers.runs import tune as tuning

@@ -1,4 +1,4 @@
-"""A test of the tests: does any of them notice each small mistake of mutations.py?
+"""A test of the tests: does any of them notice each small mistake of mutations/?
 
     python -m benchmarks.mutants [--only WORDS] [--jobs N] [--near]
 

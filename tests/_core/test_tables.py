@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 
@@ -31,8 +32,13 @@ class Table:
 
 def test_html_is_escaped():
     page = tables.as_html(Table())
-    assert "a &amp; b" in page and "<td>&lt;slow&gt; [b]</td>" in page
+    assert "a &amp; b" in page and ">&lt;slow&gt; [b]</td>" in page
     assert page.count("<tr>") == 3 and page.count("<table>") == page.count("</table>") == 1
+
+
+def test_html_has_names_on_the_left_and_numbers_on_the_right():
+    cells = re.findall(r"align: (\w+);[^>]*>(fast|95 %)<", tables.as_html(Table()))
+    assert cells == [("left", "fast"), ("right", "95 %")]
 
 
 @pytest.mark.parametrize("rows", [0, 1, SHOWN, SHOWN + 1, 1000])

@@ -231,6 +231,19 @@ def test_a_plan_says_what_server_steps_are_made_of(capsys):
     assert one[-1] == one[-2] == other[-2] != other[-1]
 
 
+def test_a_sweep_says_when_plans_have_unequal_updates(capsys):
+    """A time-out closes rounds below their goal: faster, on fewer updates."""
+    sweep = ("plan", "emnist/per-domain/fedadam", "--set", "over_selection=1.1")
+    sweep += ("--set", "drop_out=0.02", "--set", "updates=20000", "--sweep")
+    lines = [line.split() for line in run(capsys, *sweep, "round_timeout=100,600")[1].splitlines()]
+    (head,) = (line for line in lines if "updates" in line)
+    short, long = (line for line in lines if line[:1] in (["100"], ["600"]))
+    column = head.index("updates") - 1  # "time s" is one column
+    assert "abandoned" not in head
+    assert int(short[column].replace(",", "")) < int(long[column].replace(",", "")) <= 20_000
+    assert " updates " not in run(capsys, *sweep, "persistence=0,1")[1]
+
+
 def test_a_sweep_says_which_steps_are_abandoned(capsys):
     sweep = ("plan", "fleet-dropout", "--sweep")
     header, *rows = run(capsys, *sweep, "drop_out=0.2,0.42")[1].splitlines()[2:]

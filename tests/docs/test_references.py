@@ -139,3 +139,9 @@ def test_flattened_settings_are_those_of_the_file():
     assert not any(key.startswith(("paper", "readings")) for key in flat)
     assert msgspec.json.encode(flat)
     assert main(["list"]) == 0
+
+
+def test_an_equation_of_a_section_is_on_the_page():
+    assert (
+        "```text\nexp(mu + sigma z),    z a standard normal draw\n```" in settings_reference.page()
+    )

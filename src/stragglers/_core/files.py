@@ -77,7 +77,7 @@ def replacing(place: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(place: Path) -> Iterator[Path]:
-    """The same of a folder, for whoever has the place to itself."""
+    """The same of a folder, for a process that has the place to itself."""
     with _unfinished_folder(place.parent, place.name) as temporary:
         yield temporary
         _take(temporary, place)
@@ -110,7 +110,7 @@ def _take(temporary: Path, place: Path) -> None:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Waits until nobody else works on a place."""
+    """Waits until no other process works on a place."""
     with place.with_name(f"{place.name}.lock").open("w") as file:
         locked(file.fileno(), wait=True)
         yield
@@ -136,7 +136,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Takes its name away first, so that nobody finds half of it."""
+    """Renames it first, so that no process finds half of it."""
     with told(path):
         unnamed = path.with_name(UNFINISHED + path.name)
         shutil.rmtree(unnamed, ignore_errors=True)
@@ -159,7 +159,7 @@ def _remove_unlocked(path: Path) -> None:
     with suppress(OSError):  # its writer is just done, or another user's
         handle = os.open(path, os.O_RDONLY)
         try:
-            if locked(handle):  # nobody's, unless its writer lives
+            if locked(handle):  # left behind: a writer that lives holds its lock
                 path.unlink()
         finally:
             os.close(handle)

@@ -139,7 +139,7 @@ _local: dict[tuple[str, str], dict[str, types.ModuleType]] = {}
 
 @contextmanager
 def _beside(file: str) -> Iterator[None]:
-    """Local files can be imported inside, each as it is now; afterwards they are nobody's."""
+    """Local files can be imported inside, each as it is now, and not afterwards."""
     given, folder = sources(file), str(Path(file).absolute().parent)
     names, held = {Path(name).parts[0].removesuffix(".py") for name in given}, (file, digest(given))
     names.discard(Path(file).stem)

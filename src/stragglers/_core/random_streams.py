@@ -50,7 +50,7 @@ class Purpose(IntEnum):
     DEVICE = 22  # what of the three factors a client keeps from one participation to the next
     SUBSET = 23  # which clients of each group are part of a smaller population
     DIGITS = 24  # which of EMNIST's stay where there are to be fewer
-    IDLE = 25  # which clients a group starts where whoever is busy is not asked
+    IDLE = 25  # which clients a group starts where busy clients are skipped
     VALIDATION = 26  # which test examples settings may be chosen by
     HOURS = 27  # when each client's day begins
     PROFILE = 28  # the participations by which clients are put into tiers
@@ -71,7 +71,7 @@ def normals(
     return _blocks(lambda block: _normal_block(seed, purpose, block, columns), first, last)
 
 
-@lru_cache(maxsize=4)  # whoever draws a few rows at a time asks for a block again and again
+@lru_cache(maxsize=4)  # callers that draw a few rows at a time ask for a block repeatedly
 def _normal_block(seed: int, purpose: Purpose, block: int, columns: int) -> NDArray[np.float64]:
     drawn = generator(seed, purpose, block).standard_normal((columns, BLOCK))
     drawn.flags.writeable = False
@@ -152,7 +152,7 @@ def _weighted(weights: NDArray[np.float64], size: int) -> Cohorts:
         logarithm = np.log(weights)
 
     def ranked(rng: np.random.Generator, rounds: int) -> NDArray[np.int32]:
-        # Whoever has weight w comes after an exponential time of rate w: the first are a sample.
+        # A client of weight w comes after an exponential time of rate w: the first are a sample.
         chosen = np.empty((rounds, size), np.int32)
         for row in chosen:
             comes = np.log(rng.standard_exponential(clients)) - logarithm

@@ -53,16 +53,22 @@ def as_html(self: Tabular) -> str:
     lines = []
     for part in self._parts():
         if isinstance(part, Block):
-            lines += ["<table>", f"<thead>{_row(part.names, 'th')}</thead>", "<tbody>"]
-            lines += [_row(row, "td") for row in part.rows]
+            head = _row(part.names, "th", part.left)
+            lines += ["<table>", f"<thead>{head}</thead>", "<tbody>"]
+            lines += [_row(row, "td", part.left) for row in part.rows]
             lines += ["</tbody>", "</table>"]
         else:
             lines.append(f'<div style="{PLAIN}">{html.escape(part)}</div>')
     return "\n".join(lines)
 
 
-def _row(cells: Iterable[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+def _row(cells: Iterable[str], tag: str, left: int) -> str:
+    """Names to the left, numbers to the right, whatever the style of the page around them."""
+    row = []
+    for place, cell in enumerate(cells):
+        style = f"text-align: {'left' if place < left else 'right'}; padding: 0.2em 0.35em"
+        row.append(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>')
+    return f"<tr>{''.join(row)}</tr>"
 
 
 def text(parts: Iterable[str | Block]) -> str:

@@ -9,7 +9,8 @@
              min(eta, 1 / tau[t])   otherwise                         reports, in server steps
 
 The first three lines are `amsgrad`, which corrects no bias of its moments, unlike optax's.
-Staleness is the schedule's: a report that is dropped because it is not finite counts in tau.
+Staleness is the schedule's: a report that is dropped because it is not finite counts in tau. The
+rule of eta follows accounts of the paper, not its text, against which it has not been checked.
 """
 
 from numbers import Real

@@ -1,4 +1,4 @@
-"""One page about some runs: a single HTML file that loads nothing and asks nobody.
+"""One page about some runs: a single HTML file that loads nothing from any host.
 
     page.html.j2   structure; jinja2 escapes all that comes from run folders
     page.css       light and dark, wide and narrow

@@ -116,11 +116,11 @@ def compare(
     trials: Sequence[Record], reference: Sequence[Record], key: str, best: bool = False
 ) -> Pairs:
     """Differences over the seeds that both have."""
-    theirs = {trial.seed: trial.outcome(key, best) for trial in reference}
+    beside = {trial.seed: trial.outcome(key, best) for trial in reference}
     shared = {
-        trial.seed: trial.outcome(key, best) - theirs[trial.seed]
+        trial.seed: trial.outcome(key, best) - beside[trial.seed]
         for trial in trials
-        if trial.seed in theirs
+        if trial.seed in beside
     }
     found = {seed: value for seed, value in shared.items() if math.isfinite(value)}
     lost = len(shared) - len(found)

@@ -69,7 +69,7 @@ class Runs(tuple[Record, ...]):
         for name, key in final.items():
             columns[f"{name} accuracy [%]"] = [100 * one.outcome(key) for one in self], ".1f"
         columns["time [s]"] = [one.outcome("time_s") for one in self], ",.0f"
-        yield tables.listed(columns)
+        yield tables.listed(columns, left=len(HEAD))
 
     __repr__ = tables.as_text
     _repr_html_ = tables.as_html

@@ -104,7 +104,7 @@ class Ledger:
                 f"{path}: no state of a server ({error}); remove it to start anew"
             ) from None
         whose = {int(name.split("/")[1]) for name in arrays if name.startswith(f"{MEMORY}/")}
-        like = server.nobody.delta
+        like = server.empty.delta
         memory = {c: trees.from_named(arrays, like, f"{MEMORY}/{c}") for c in sorted(whose)}
         arrays = {n: array for n, array in arrays.items() if not n.startswith(f"{MEMORY}/")}
         if _kinds(arrays) != _kinds(trees.named(server.state, PREFIX)):

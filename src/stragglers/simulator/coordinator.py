@@ -89,11 +89,11 @@ class Coordinator:
         self.late_rounds = rounds and rounds.late_rounds
         self.state: State = algorithm.init(params)
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
-        self.nobody = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
+        self.empty = trees.zeros_like(Sum(params, zero, jnp.zeros((), jnp.int32)))
         # Towards the next server step: reports, and places that they or clients given up take.
-        self.gathered, self.places = self.nobody, 0
+        self.gathered, self.places = self.empty, 0
         self.gathered_from: list[_Job] = []
-        self.joining = self.nobody  # late reports that join it, whatever becomes of its own
+        self.joining = self.empty  # late reports that join it, whatever becomes of its own
         self.joining_from: list[_Job] = []
         self.latest: list[tuple[int, Params]] = []  # its clients' reports, if they are remembered
         self.memory: dict[int, Params] = {}  # the last report of each client
@@ -212,7 +212,7 @@ class Coordinator:
         since: dict[int, int],
         memory: dict[int, Params],
     ) -> None:
-        """Takes over from a server that stopped: from its state, with nobody under way."""
+        """Takes over from a server that stopped: from its state, with no client in flight."""
         self.state, self.version, self.settled = state, version, version
         self.groups, self.dispatches = groups, dispatches
         self.opened_at = [-np.inf] * version if isinstance(self.policy, Rounds) else []
@@ -261,8 +261,8 @@ class Coordinator:
         steps.append(step)
         if not trees.finite(delta):
             self.dropped += 1
-            return self.nobody
-        weight = jnp.asarray(self.weigh(arrival), self.nobody.weight.dtype)
+            return self.empty
+        weight = jnp.asarray(self.weigh(arrival), self.empty.weight.dtype)
         return Sum(trees.scale(weight, delta), weight, jnp.int32(1))
 
     def _step_now(self) -> int:
@@ -276,13 +276,13 @@ class Coordinator:
             self.abandoned.add(self.version)
             self.counts["on_time"] -= reports
             self.counts["unused"] += reports
-            self.gathered = self.nobody
+            self.gathered = self.empty
             for job in self.gathered_from:
                 self.took_part[job.client].remove(self.version)
             self.gathered_from.clear()
             self.latest.clear()
         else:
-            self.gathered, self.joining = plus(self.gathered, self.joining), self.nobody
+            self.gathered, self.joining = plus(self.gathered, self.joining), self.empty
             self.gathered_from += self.joining_from
             self.joining_from.clear()
         on_time = self.gathered
@@ -292,17 +292,17 @@ class Coordinator:
         if self.algorithm.settles == "replaced":
             on_time = on_time._replace(replaced=self._replaced())
         self.state, opened = self.algorithm.step(self.state, on_time)
-        self.gathered, self.places = self.nobody, 0
+        self.gathered, self.places = self.empty, 0
         self.gathered_from.clear()
         if self.algorithm.settles == "by_round":
-            self.waiting[self.version] = _Waiting(opened, self.nobody, *self._patience())
+            self.waiting[self.version] = _Waiting(opened, self.empty, *self._patience())
         self.version += 1
         self.step_times.append(now)
         self._settle_in_order()
 
     def _replaced(self) -> Params:
         """Remembers the reports of a step; the sum of those in whose place they come."""
-        total = nothing = self.nobody.delta
+        total = nothing = self.empty.delta
         for client, report in self.latest:
             total = trees.add(total, self.memory.get(client, nothing))
             self.memory[client] = report
@@ -330,7 +330,7 @@ class Coordinator:
             return
         remembered = age < (self.algorithm.teachers or np.inf)
         if settles == "at_arrival" and remembered and not self.over:
-            late = self.arrived.get(round, self.nobody)
+            late = self.arrived.get(round, self.empty)
             self.arrived[round] = plus(late, self._report(job, delta, step))
         elif settles == "next_step" and not self.over:
             self.joining = plus(self.joining, self._report(job, delta, self.version))

@@ -113,8 +113,8 @@ def one_by_one(code: Code, feed: Feed, leg: jax.Array, carry: Carry) -> Carry:
             slot = jnp.stack([slot, table.again[row]])
         return add(buckets, slot, report), lost + ~good
 
-    nobody = jnp.zeros(1, jnp.int32)
-    buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, nobody))
+    none_lost = jnp.zeros(1, jnp.int32)
+    buckets, lost = jax.lax.fori_loop(begin[0], end[0], one_client, (carry.buckets, none_lost))
     dropped = jax.lax.dynamic_update_index_in_dim(carry.dropped, lost, leg, axis=1)
     return server_step(
         code.algorithm, table, leg, carry._replace(buckets=buckets, dropped=dropped), code.mesh

@@ -12,7 +12,7 @@
     margin    1                    -tau * n_c^(-1/4)              FedLC (4)
     balanced  1                    log(N_c / N)                   balanced softmax (5)
 
-(1) Li and Zhan, KDD 2021. Theirs scales the weights of a last layer without bias, ours the logit.
+(1) Li and Zhan, KDD 2021. They scale the weights of a last layer without bias, we the logit.
 (2) Menon et al., ICLR 2021, with the client's own label shares. (3) Xu et al., 2023: tau = 1 and
 smoothing = 0.01. (4) Zhang et al., ICML 2022; a softmax over all classes, as in published code.
 (5) Ren et al., NeurIPS 2020.

@@ -175,7 +175,7 @@ class LocalJob(NamedTuple):
 def local_steps(
     positions: NDArray[np.int64], local: Local, cut: NDArray[np.bool_] | bool
 ) -> NDArray[np.int64]:
-    """How many batches fit; of whoever a time limit cuts, a batch that is not done is not done."""
+    """How many batches fit; clients cut by a time limit drop their unfinished batch."""
     check_countable(positions, local.batch_size)
     return batches(positions, local.batch_size, cut if local.last_batch != "drop" else True)
 
@@ -324,7 +324,7 @@ def local_training(
 def on_own_data(
     lesson: Lesson, local: Local, *, epochs: float = 1, seed: int = 0
 ) -> Callable[[Any, Any, Any], Params]:
-    """Builds (sent, x, y) -> trained weights: a client of a real fleet, with nobody else's data.
+    """Builds (sent, x, y) -> trained weights: a client of a real fleet, on its own data.
 
     `sent` has a model, its teacher and a dispatch number; with the simulator's seed and numbers a
     client's batches are those of the simulator.

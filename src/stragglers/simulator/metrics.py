@@ -172,7 +172,7 @@ def per_client(
     size, clients = len(task.test_x), task.population.clients
     scores = np.asarray(_scores(mesh, task.model.apply, task.prepare, task.score, params, data))
     right, counted = np.moveaxis(scores, 1, 0).reshape(2, -1)[:, :size].astype(float)
-    owner = np.where(task.test_client < 0, clients, task.test_client)  # the last is nobody
+    owner = np.where(task.test_client < 0, clients, task.test_client)  # the last has no owner
     right, counted = (
         np.bincount(owner, values, minlength=clients + 1)[:clients] for values in (right, counted)
     )

@@ -47,9 +47,8 @@ COLUMNS = (  # of `Rows`, over clients
 class Joint(NamedTuple):
     """The rows of all trials as one table."""
 
-    rows: (
-        Rows  # clients by version, then by trial; what is over server steps has axes [trials, ...]
-    )
+    # Clients by version, then by trial; columns over server steps have axes [trials, ...].
+    rows: Rows
     trial: NDArray[np.int32]  # of each client
     late_trial: NDArray[np.int32]  # of each late bucket: one trial after another
     trials: int

@@ -2,7 +2,7 @@
 
     clients      TFF's, or 100 images each by planning/cifar_partition.py:
                  the very population that `population.cifar100` plans without data
-    stragglers   the 125 clients with the most vehicles; everybody else loses theirs
+    stragglers   the 125 clients with the most vehicles; all other clients lose their vehicles
     images       x = standardised(crop of 24x24 in the middle)
     standardised (x - mean) / max(sd, 1/sqrt(n)) over the n = 1,728 values of a crop
 

@@ -60,7 +60,7 @@ def answer(
 
 def _tree(arrays: dict[str, Any], like: Any) -> Any:
     if like is None:
-        # A copy: whoever trains in place would lose where it started.
+        # A copy: training in place would overwrite the weights that the delta is taken from.
         return {name: array.copy() for name, array in arrays.items()}
     from stragglers.algorithms import trees
 

@@ -74,9 +74,9 @@ def reported(message: Message, like: Arrays) -> Report:
     if not (isinstance(group, str) and group.strip()):
         raise BadInput(f"group {shown(group)}, expected its name")
     for name in sorted({*delta, *like}):
-        theirs, ours = (_kind(arrays, name) for arrays in (delta, like))
-        if theirs != ours:
-            raise BadInput(f"{name} is {theirs}, expected {ours}")
+        given, expected = (_kind(arrays, name) for arrays in (delta, like))
+        if given != expected:
+            raise BadInput(f"{name} is {given}, expected {expected}")
     return Report(delta, examples, seconds, group.strip())
 
 

@@ -8,7 +8,7 @@ A cache is used if its version, settings and sources are the ones asked for and 
 they were: of the length they had, with the SHA-256 of every block of 16 MiB. Above 1 GiB only 16
 blocks are checked, spread evenly, the first and the last among them; `thorough` checks all.
 Anything else is made again, with one line on stderr that says why. A cache appears by renaming a
-finished folder, under a lock: whoever is killed leaves nothing that could be taken for one.
+finished folder, under a lock: a process that is killed leaves nothing that looks finished.
 """
 
 import hashlib

@@ -6,7 +6,7 @@
 
     client i holds rows offsets[i] to offsets[i + 1]
 
-emnist.py and cifar100.py say which files these are, and what an image of theirs has to be.
+emnist.py and cifar100.py say which files these are, and what shape an image has.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -13,7 +13,7 @@ A folder in any of these layouts, the first that is found, or the first file of 
 
 and beside it stackoverflow.word_count, or the .tar.bz2 that it comes in; without it words are
 counted in the training data. A user with a sentence under one of the straggler tags is a
-straggler; nobody else has such sentences, so none are removed.
+straggler. No other user has such sentences, so none are removed.
 """
 
 import sys

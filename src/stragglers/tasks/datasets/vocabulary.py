@@ -3,7 +3,7 @@
     from_counts     the first lines `word count` of TFF's stackoverflow.word_count, or of its tar
     from_users      counted anew: by how many users use a word, ties in the order of the words
 
-Either way a count is one of users, so that nobody can write a word into the vocabulary alone.
+Either way a count is one of users, so that no single user can add a word to the vocabulary.
 """
 
 import io
